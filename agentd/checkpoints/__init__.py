@@ -1,0 +1,1 @@
+"""Checkpoint directories of this host, read behind a fence."""

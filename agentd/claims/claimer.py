@@ -1,0 +1,155 @@
+"""One claim: the steps in order, each under its own deadline, and what is held once all have passed."""
+
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agentd.claims.checkpoint_probe import newest_complete
+from agentd.claims.deadline_thread import within
+from agentd.claims.port_hold import hold_port
+from agentd.claims.task_paths import check_dataset_path, check_free_space, check_mounts, prepare_checkpoint_path
+from agentd.core.claim import (
+    CHECKPOINT_FREE_BYTES,
+    DEADLINE_S,
+    TASK_DIR_FREE_BYTES,
+    ClaimRefused,
+    StepName,
+    check_cards,
+    too_slow,
+)
+from agentd.runtime.base import ContainerOptions, ImageUnavailable
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """What the order asks of this host. cards: uuids; port: 0 where this rank opens none; mounts: sources. refused:
+    what is wrong with its document, whoever accepted it."""
+
+    name: str
+    cards: tuple[str, ...]
+    cards_wanted: int
+    port: int
+    checkpoint_path: str | None
+    dataset_path: str | None
+    explicit_resume: bool
+    mounts: tuple[str, ...] = ()
+    container: ContainerOptions | None = None
+    framework: str | None = None
+    refused: str = ""
+
+
+@dataclass(slots=True)
+class HeldClaim:
+    """resume: the newest complete checkpoint that this host sees, `{path, step, source}` or None."""
+
+    resume: dict[str, Any] | None = None
+    port_socket: socket.socket | None = None
+
+    def release(self) -> None:
+        if self.port_socket is not None:
+            self.port_socket.close()
+            self.port_socket = None
+
+
+class Claimer:
+    """get_image: of the runtime. private: files and directories of the agent and its engine, which no task is given."""
+
+    def __init__(
+        self,
+        cards: Sequence[str],
+        roots: Sequence[str],
+        tasks_dir: Path,
+        host: str,
+        get_image: Callable[[ContainerOptions, Callable[[str], None]], Awaitable[None]],
+        private: Sequence[str] = (),
+    ) -> None:
+        self._cards, self._roots, self._tasks_dir, self._host = tuple(cards), tuple(roots), tasks_dir, host
+        self._private = tuple(private)
+        self._get_image = get_image
+
+    async def claim(
+        self, request: ClaimRequest, in_use: Mapping[str, str], say: Callable[[str], None] = log.info
+    ) -> HeldClaim | ClaimRefused:
+        """Holds nothing when refused or cancelled. say: takes how far a long step is."""
+        held = HeldClaim()
+        try:
+            refusal = await self._steps(request, in_use, held, say)
+        except BaseException:
+            held.release()
+            raise
+        if refusal is None:
+            return held
+        held.release()
+        log.warning("claim of %s refused: %s", request.name, refusal.text, extra={"code": refusal.code})
+        return refusal
+
+    async def _steps(
+        self, request: ClaimRequest, in_use: Mapping[str, str], held: HeldClaim, say: Callable[[str], None]
+    ) -> ClaimRefused | None:
+        if request.refused:
+            return ClaimRefused("document_refused", f"this host does not run it: {request.refused}", permanent=True)
+        if refusal := check_cards(request.cards, request.cards_wanted, self._cards, in_use):
+            return refusal
+        checks: list[tuple[StepName, partial[ClaimRefused | None]]] = []
+        if request.checkpoint_path is not None:
+            checks.append(
+                (
+                    "checkpoint_path",
+                    partial(prepare_checkpoint_path, request.checkpoint_path, self._roots, self._private),
+                )
+            )
+        if request.dataset_path is not None:
+            checks.append(
+                ("dataset_path", partial(check_dataset_path, request.dataset_path, self._roots, self._private))
+            )
+        if request.mounts:
+            checks.append(("mounts", partial(check_mounts, request.mounts, self._roots, self._private)))
+        checks.append(("disk", partial(self._check_disk, request.checkpoint_path)))
+        for name, check in checks:
+            if refusal := await _step(name, check):
+                return refusal
+        # Behind what is told at once, and before what would be old after hours of pulling.
+        if request.container is not None:
+            try:
+                await self._get_image(request.container, say)
+            except ImageUnavailable as error:
+                return ClaimRefused(error.code, str(error), error.permanent)
+        if request.port:
+            taken = hold_port(self._host, request.port)
+            if isinstance(taken, ClaimRefused):
+                return taken
+            held.port_socket = taken
+        if request.checkpoint_path is not None and not request.explicit_resume:
+            probe = partial(newest_complete, request.checkpoint_path, request.framework, self._roots)
+            try:
+                held.resume = await within(DEADLINE_S["checkpoint_probe"], probe)
+            except TimeoutError:
+                return too_slow("checkpoint_probe")
+            except OSError as error:
+                return ClaimRefused("checkpoint_probe_failed", f"checkpoints cannot be listed: {error}")
+        return None
+
+    def _check_disk(self, checkpoint_path: str | None) -> ClaimRefused | None:
+        refusal = check_free_space("the agent's data directory", str(self._tasks_dir), TASK_DIR_FREE_BYTES, True)
+        if refusal is None and checkpoint_path is not None:
+            refusal = check_free_space("checkpoint_path", checkpoint_path, CHECKPOINT_FREE_BYTES)
+        return refusal
+
+
+async def _step(name: StepName, check: "partial[ClaimRefused | None]") -> ClaimRefused | None:
+    try:
+        return await within(DEADLINE_S[name], check)
+    except TimeoutError:
+        return too_slow(name)
+    except OSError as error:
+        what = name.replace("_", " ")
+        return ClaimRefused(
+            f"{name}_failed", f"the check of {what} failed: {error.strerror or os.strerror(error.errno or 0)}"
+        )

@@ -1,0 +1,119 @@
+"""Directories of a task on this host: resolved, compared with the allow-list, made without following planted links."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+
+from agentd.core.claim import ClaimRefused, allowed_root, disk_refusal, may_create_root, path_refusal
+from agentd.logs.writer import reserved_bytes
+from schemas.rules.host_paths import host_path_refusal
+
+# O_PATH: passing through a directory needs no right to list it.
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def prepare_checkpoint_path(path: str, roots: Sequence[str], private: Sequence[str] = ()) -> ClaimRefused | None:
+    """Makes what is missing below the allowed root and proves that this user can write there."""
+    real = os.path.realpath(path)
+    if (refusal := _source_refusal("checkpoint_path", path, real, roots, private)) is not None:
+        return refusal
+    root = allowed_root(real, roots) or allowed_root(path, roots)
+    assert root is not None
+    if not os.path.isdir(root) and not may_create_root(root):
+        return ClaimRefused(
+            "share_missing",
+            f"{root}, which holds checkpoint_path {path}, does not exist on this host: is the share mounted?",
+        )
+    try:
+        directory = _open_below("/", real.strip("/").split("/"))
+    except NotADirectoryError:
+        return ClaimRefused(
+            "path_not_directory", f"checkpoint_path {path} is (or passes through) a file, not a directory", True
+        )
+    except OSError as error:
+        return ClaimRefused("path_refused", f"checkpoint_path {path} cannot be opened on this host: {error.strerror}")
+    try:
+        return _prove_writable(directory, path)
+    finally:
+        os.close(directory)
+
+
+def _open_below(start: str, segments: Sequence[str]) -> int:
+    """One segment at a time, so that a link swapped in meanwhile is an error and not a way out."""
+    descriptor = os.open(start, _DIRECTORY)
+    for segment in segments:
+        try:
+            try:
+                deeper = os.open(segment, _DIRECTORY, dir_fd=descriptor)
+            except FileNotFoundError:
+                with contextlib.suppress(FileExistsError):  # another rank of the group made it at the same moment
+                    os.mkdir(segment, 0o755, dir_fd=descriptor)
+                deeper = os.open(segment, _DIRECTORY, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = deeper
+    return descriptor
+
+
+def _prove_writable(directory: int, path: str) -> ClaimRefused | None:
+    name = f".heteroflow-probe-{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        probe = os.open(
+            name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory
+        )
+        os.close(probe)
+        os.unlink(name, dir_fd=directory)
+    except OSError as error:
+        return ClaimRefused(
+            "path_not_writable", f"checkpoint_path {path} cannot be written by this agent: {error.strerror}"
+        )
+    return None
+
+
+def check_dataset_path(path: str, roots: Sequence[str], private: Sequence[str] = ()) -> ClaimRefused | None:
+    return _check_source("dataset_path", "dataset", path, roots, private)
+
+
+def check_mounts(sources: Sequence[str], roots: Sequence[str], private: Sequence[str] = ()) -> ClaimRefused | None:
+    """A missing one is never made: it would be on the system disk, where a share should have been."""
+    for path in sources:
+        if refusal := _check_source("mount", "mount", path, roots, private):
+            return refusal
+        if not os.path.isdir(path) and not os.path.isfile(path):
+            # A socket or a device is a door to the host.
+            return ClaimRefused("mount_refused", f"mount {path} is neither a directory nor a file on this host", True)
+    return None
+
+
+def source_refusal(what: str, path: str, roots: Sequence[str], private: Sequence[str]) -> ClaimRefused | None:
+    """Whether `path` may be shown to a task, by where it leads on this host now."""
+    return _source_refusal(what, path, os.path.realpath(path), roots, private)
+
+
+def _source_refusal(
+    what: str, path: str, real: str, roots: Sequence[str], private: Sequence[str]
+) -> ClaimRefused | None:
+    if (refusal := path_refusal(what, path, real, roots)) is not None:
+        return refusal
+    own = [os.path.realpath(one) for one in private]
+    for place in (path, real):
+        if why := host_path_refusal(place, own):
+            return ClaimRefused("host_path", f"{what} {path} {why}; nothing of a host is given to a task", True)
+    return None
+
+
+def _check_source(what: str, code: str, path: str, roots: Sequence[str], private: Sequence[str]) -> ClaimRefused | None:
+    if (refusal := source_refusal(what, path, roots, private)) is not None:
+        return refusal
+    if not os.path.exists(path):
+        return ClaimRefused(f"{code}_missing", f"{what} {path} does not exist on this host: is the share mounted?")
+    if not os.access(path, os.R_OK):
+        return ClaimRefused(f"{code}_unreadable", f"{what} {path} cannot be read by this agent's user")
+    return None
+
+
+def check_free_space(what: str, path: str, need_bytes: int, reserve: bool = False) -> ClaimRefused | None:
+    """reserve: beside what logs of tasks leave free there."""
+    found = os.statvfs(path)
+    kept = reserved_bytes(found.f_blocks * found.f_frsize) if reserve else 0
+    return disk_refusal(what, path, found.f_bavail * found.f_frsize, need_bytes + kept)

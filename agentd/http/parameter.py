@@ -1,0 +1,151 @@
+"""Query parameters: one declaration reads the request and stands in the API's description."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from schemas.errors import InvalidInput
+
+_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number from low to high, both included. default: None where leaving it out means something of its
+    own."""
+
+    name: str
+    low: int
+    high: int
+    about: str
+    default: int | None = None
+    repeats = False
+
+    def read(self, request: web.Request) -> int:
+        """Raises InvalidInput. -1 stands for one that was left out and has no default."""
+        text = request.query.get(self.name)
+        if text is None:
+            return -1 if self.default is None else self.default
+        if not text.isascii() or not text.isdigit() or len(text) > 18 or not self.low <= int(text) <= self.high:
+            raise refused(self.name, text, f"is not a whole number from {self.low} to {self.high}")
+        return int(text)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "integer", "minimum": self.low, "maximum": self.high}
+        return schema if self.default is None else {**schema, "default": self.default}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    name: str
+    values: tuple[str, ...]
+    about: str
+    default: str
+    repeats = False
+
+    def read(self, request: web.Request) -> str:
+        """Raises InvalidInput."""
+        text = request.query.get(self.name, self.default)
+        if text not in self.values:
+            raise refused(self.name, text, "is unknown", f"use {_spoken(self.values)}")
+        return text
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "enum": list(self.values), "default": self.default}
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Several of some words, separated by commas or given again. Left out it means all of them, but said without a
+    word it is a mistake: a script whose variable was empty would get everything."""
+
+    name: str
+    values: tuple[str, ...]
+    about: str
+    repeats = False
+
+    def read(self, request: web.Request) -> list[str]:
+        """Raises InvalidInput."""
+        given = [part for text in request.query.getall(self.name, []) for part in text.split(",")]
+        for part in given:
+            if part not in self.values:
+                raise refused(self.name, part, "is none of them", f"use {_spoken(self.values)}")
+        return given
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": {"type": "string", "enum": list(self.values)}, "minItems": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    name: str
+    about: str
+    repeats = False
+
+    def read(self, request: web.Request) -> bool:
+        """Raises InvalidInput."""
+        text = request.query.get(self.name, "false").lower()
+        if text not in ("true", "false", "1", "0"):
+            raise refused(self.name, text, "is neither true nor false")
+        return text in ("true", "1")
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "boolean", "default": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Text. pattern: what it looks like; repeats: may be given again."""
+
+    name: str
+    about: str
+    pattern: str | None = None
+    high: int = 256
+    repeats: bool = False
+
+    def read(self, request: web.Request) -> str:
+        """ "" where it was left out. Raises InvalidInput."""
+        return next(iter(self.read_all(request)), "")
+
+    def read_all(self, request: web.Request) -> list[str]:
+        """As often as it was given. Raises InvalidInput."""
+        given: list[str] = request.query.getall(self.name, [])
+        for text in given:
+            if len(text) > self.high:
+                raise refused(self.name, text, f"has more than {self.high} characters")
+            if self.pattern is not None and not re.search(self.pattern, text):
+                raise refused(self.name, text, "does not look as described", self.about)
+        return given
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "string", "maxLength": self.high}
+        return schema if self.pattern is None else {**schema, "pattern": self.pattern}
+
+
+Parameter = Whole | Choice | Choices | Flag | Words
+
+CONSISTENCY = Choice(
+    "consistency",
+    ("linearizable", "stale"),
+    "stale: at once, also without a quorum",
+    "linearizable",
+)
+
+
+def limit(high: int, default: int) -> Whole:
+    return Whole("limit", 1, high, "at most this many; the answer's cursor leads to the next ones", default)
+
+
+def refused(name: str, text: str, why: str, hint: str = "") -> InvalidInput:
+    return InvalidInput("invalid_parameter", f"{name}={text[:_SHOWN]!r} {why}", hint, field=name)
+
+
+def _spoken(values: tuple[str, ...]) -> str:
+    return ", ".join(values[:-1]) + " or " + values[-1] if len(values) < 6 else ", ".join(values)

@@ -1,0 +1,79 @@
+"""A host gets its certificate: it makes sure whose mesh that is before it says anything, then asks with its token."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+
+import aiohttp
+
+from agentd.config import Address, AgentConfig, ConfigError
+from agentd.core.founding import Founding
+from agentd.data_dir import DataDir, Identity, write_durably
+from agentd.identity.settle import pending_key, save_certificate
+from agentd.join import ASK_S, RETRY_MAX_S, RETRY_MIN_S, ask_to_join, connection_fault
+from mesh.core.identity.join_token import JoinToken
+from mesh.security.certificates import PEM_MAX, BadCertificate, belongs_to, fingerprint, signed_by, signing_request
+from mesh.security.mesh_tls import MeshTls
+
+CA_PATH = "/mesh/v1/ca"
+log = logging.getLogger(__name__)
+
+
+async def enrol(
+    address: Address, token: JoinToken, config: AgentConfig, identity: Identity, data: DataDir, tls: MeshTls
+) -> tuple[Founding, str]:
+    """The founding record and the mesh token; certificate and CA are in `data` then. Raises ConfigError."""
+    ca = await _trusted_ca(address, token)
+    write_durably(data.tls_dir / "ca.pem", ca.decode(), 0o644)
+    tls.refresh()
+    key = pending_key(data)
+    headers = {"Authorization": f"Bearer {token}"}
+    async with tls.session(any_address=True, anonymous=True, headers=headers) as session:
+        joined = await ask_to_join(address, session, config, identity, signing_request(key, identity.node_id))
+    try:
+        fits = signed_by(joined.certificate, ca) and belongs_to(joined.certificate, key)
+    except BadCertificate:
+        fits = False
+    if not fits or not joined.token:
+        raise ConfigError(f"{address} answered without a certificate for this host; is it of another version?")
+    data.save_token(joined.token)
+    save_certificate(data, key, joined.certificate)
+    tls.refresh()
+    return joined.founding, joined.token
+
+
+async def _trusted_ca(address: Address, token: JoinToken) -> bytes:
+    """Its certificate, once the one that the token was made with is shown; nothing is said until then."""
+    unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+    said, pause_s = "", RETRY_MIN_S
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=unchecked)) as session:
+        while True:
+            try:
+                timeout = aiohttp.ClientTimeout(total=ASK_S)
+                async with session.get(f"https://{address}{CA_PATH}", timeout=timeout) as response:
+                    status, pem = response.status, await response.content.read(PEM_MAX)
+                if status == 200:
+                    return _checked(pem, address, token)
+                state = f"it answers {status} where the mesh CA is asked for"
+            except (aiohttp.ClientError, TimeoutError) as error:
+                state = connection_fault(error, str(address))
+            if state != said:
+                log.warning("joining %s: %s; trying again", address, state)
+                said, pause_s = state, RETRY_MIN_S
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, RETRY_MAX_S)
+
+
+def _checked(pem: bytes, address: Address, token: JoinToken) -> bytes:
+    try:
+        if fingerprint(pem) == token.fingerprint:
+            return pem
+    except BadCertificate:
+        pass
+    raise ConfigError(
+        f"{address} shows another mesh CA than the one this join token was made with: another mesh is there, or "
+        f"someone is between; the token was not sent. Check the address, or make a token in that mesh"
+    )

@@ -1,0 +1,1 @@
+"""The command line (and later the console) of HeteroFlow Mesh. It talks HTTP to any node and imports only `schemas`."""

@@ -1,0 +1,1 @@
+"""Verbs of `heteroflow`, a file each."""

@@ -1,0 +1,64 @@
+"""heteroflow mesh ACTION"""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from console.cli.cordon import add_reason
+from console.cli.request import new_request_id
+from console.cli.terminal import Terminal
+from console.cli.times import duration_s
+from console.cli.verb import Verb
+from console.core.format import coarse
+from schemas.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from console.client import MeshClient
+
+PAUSE, RESUME, HOLD, RELEASE = ACTIONS = ("pause-scheduling", "resume-scheduling", "hold", "release")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    what = (
+        f"{PAUSE}: nothing new is placed, what runs goes on; {RESUME}: groups are placed again; "
+        f"{HOLD}: for planned work, no node is given up for a while; {RELEASE}: ends a hold early"
+    )
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=what)
+    parser.add_argument("--for", dest="lasts", metavar="D", type=duration_s, help="of hold: how long, as 30m")
+    add_reason(parser)
+
+
+async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient") -> int:
+    if args.action == HOLD and args.lasts is None:
+        raise InvalidInput("missing_option", "how long the mesh is held is missing", "Add --for 30m.", field="--for")
+    if args.action != HOLD and args.lasts is not None:
+        raise InvalidInput("wrong_option", f"{args.action} takes no --for", "Leave it out.", field="--for")
+    asked: dict[str, Any] = {"reason": args.reason}
+    if args.action == HOLD:
+        asked["for_s"] = args.lasts
+    body = json.dumps(asked).encode() if args.action in (PAUSE, HOLD) else None
+    path = "hold" if args.action == RELEASE else args.action
+    method = "DELETE" if args.action == RELEASE else "POST"
+    answer = await client.write(f"/api/v1/mesh/{path}", new_request_id(), body, method)
+    if args.output == "json":
+        terminal.json(answer.value)
+    else:
+        terminal.line(_said(args.action, answer.value))
+    return 0
+
+
+def _said(action: str, value: dict[str, Any]) -> str:
+    if action == PAUSE:
+        return "scheduling is paused: nothing new is placed, what runs goes on"
+    if action == RESUME:
+        return "scheduling goes on"
+    if action == HOLD:
+        return (
+            f"the mesh is held until {value['until_at']}: hosts that fall silent keep their tasks and are not given up"
+        )
+    if not value["left_s"]:
+        return "the mesh is not held"
+    return f"leases are as usual again; nodes are given up again in {coarse(value['left_s'] * 1000)} at the latest"
+
+
+VERB = Verb(_add_arguments, _run)

@@ -1,0 +1,55 @@
+"""heteroflow render FILE|- --rank K"""
+
+import argparse
+import shlex
+
+from console.cli.lint import add_document, checked_document, print_findings
+from console.cli.terminal import Terminal
+from console.cli.verb import Verb
+from console.core.rendered_rank import RenderedRank, render
+from console.core.sanitize import sanitize
+from schemas.errors import InvalidInput
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_document(parser)
+    parser.add_argument("--rank", type=int, default=0, metavar="K", help="rank of the node, from 0 (the default)")
+
+
+async def _run(args: argparse.Namespace, terminal: Terminal, _: object) -> int:
+    checked = checked_document(args)
+    if checked.document is None:
+        return print_findings(args, terminal, checked)
+    nodes = checked.document["training"]["n_nodes"]
+    if not 0 <= args.rank < nodes:
+        raise InvalidInput(
+            "no_such_rank", f"the group has ranks 0 to {nodes - 1}, not {args.rank}", "Name one of them."
+        )
+    rendered = render(checked.document, args.rank)
+    if args.output == "json":
+        terminal.json(rendered.to_dict())
+    else:
+        terminal.lines(_lines(rendered, nodes))
+    return 0
+
+
+def _lines(rendered: RenderedRank, nodes: int) -> list[str]:
+    told = rendered.to_dict()
+    lines = [f"rank {rendered.rank} of {nodes}", f"argv   {shlex.join(told['argv'])}", f"cwd    {told['cwd']}", "env"]
+    lines += [f"  {name}={value}" for name, value in told["env"].items()]
+    lines.append(
+        "mounts" if told["mounts"] else "mounts none" + ("" if rendered.container else ": paths are the host's")
+    )
+    for mount in told["mounts"]:
+        lines.append(f"  {mount['source']} -> {mount['target']} {'ro' if mount['read_only'] else 'rw'}")
+    lines.append("files")
+    for path, text in told["files"].items():
+        lines += [f"  {path}", *(f"    {line}" for line in text.splitlines())]
+    lines += [f"  {path}: {what}" for path, what in told["beside"].items()]
+    if told["placeholders"]:
+        lines.append("decided when it is placed")
+        lines += [f"  {name}  {why}".rstrip() for name, why in told["placeholders"].items()]
+    return [sanitize(line) for line in lines]
+
+
+VERB = Verb(_add_arguments, _run, needs_client=lambda args: False)

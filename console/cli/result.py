@@ -1,0 +1,37 @@
+"""Waiting for a group's end, pushed by the change feed, and what its end means for the exit code."""
+
+from typing import TYPE_CHECKING, Any
+
+from console.core.exit_codes import GROUP_FAILED, NOT_FOUND, RESULTS
+from console.core.sanitize import sanitize
+from schemas.states import TERMINAL
+
+if TYPE_CHECKING:
+    from console.client import MeshClient
+
+
+async def wait_for_end(client: "MeshClient", group_id: str) -> dict[str, Any] | None:
+    """The group's row in its terminal status; None if it was deleted meanwhile."""
+    from console.watch_stream import WatchStream
+
+    async for frame in WatchStream(client, group_id).frames():
+        for entity, key, row in [*frame.get("snapshot", ()), *frame.get("changes", ())]:
+            if entity != "group" or key != group_id:
+                continue
+            if row is None:
+                return None
+            if row["status"] in TERMINAL:
+                return dict(row)
+    return None
+
+
+def exit_code(row: dict[str, Any] | None) -> int:
+    return NOT_FOUND if row is None else RESULTS.get(row["status"], GROUP_FAILED)
+
+
+def result_text(group_id: str, row: dict[str, Any] | None) -> str:
+    if row is None:
+        return f"{group_id} was deleted"
+    failure = row.get("failure") if row["status"] == "failed" else None
+    because = f": {sanitize(str(failure.get('text') or ''))}" if isinstance(failure, dict) else ""
+    return f"{group_id} {row['status']} in attempt {row['attempt']}{because}"

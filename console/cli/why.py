@@ -1,0 +1,94 @@
+"""heteroflow why GROUP"""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from console.cli.group_ref import group_id_of
+from console.cli.terminal import Terminal
+from console.cli.verb import Verb
+from console.core.format import age, moment_ms, number
+from schemas.api import FaultEvent, GroupDetail
+from schemas.states import GROUP_STATUSES
+
+if TYPE_CHECKING:
+    from console.client import MeshClient
+
+_EVENTS_SHOWN = 5
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("group", metavar="GROUP", help="id, or a name only one group has")
+
+
+async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient") -> int:
+    group_id = await group_id_of(client, args.group)
+    answer = await client.read(f"/api/v1/task-groups/{group_id}")
+    group = answer.value
+    position = await _position(client, group_id) if group["status"] == "pending" else None
+    events = await _newest_events(client, group_id)
+    if args.output == "json":
+        reason = {key: group.get(key) for key in ("group_id", "name", "status", "pending_reason", "failure", "attempt")}
+        terminal.json(reason | {"position": position, "events": events})
+        return 0
+    status = group["status"]
+    terminal.line(f"{group['name']} is {status}: {GROUP_STATUSES.get(status, 'a status this version does not know')}.")
+    terminal.lines(_reasons(group, position))
+    if events:
+        terminal.line("\nlast events:")
+        terminal.lines(
+            [
+                f"  {age(moment_ms(event.get('at')), answer.now_ms):>6} ago  {event.get('text') or event['kind']}"
+                for event in events
+            ]
+        )
+    return 0
+
+
+def _reasons(group: GroupDetail, position: int | None) -> list[str]:
+    said: list[str] = []
+    if group["status"] == "pending":
+        reason = group.get("pending_reason")
+        said.append(f"  {reason['text']}" if reason else "  The scheduler has not looked at it yet.")
+        details = (reason.get("details") or {}) if reason else {}
+        said += [f"    {key.replace('_', ' ')}: {text}" for key, value in details.items() if (text := _detail(value))]
+        if position is not None:
+            said.append(f"  It is number {position} in the queue.")
+    failure = group.get("failure")
+    if failure:
+        rank = failure.get("rank")
+        said.append(
+            f"  {failure.get('text') or 'no text was recorded'}" + (f" (rank {rank} first)" if rank is not None else "")
+        )
+        if rank is not None:
+            said.append(f"  See its last lines: heteroflow logs {group['group_id']} --rank {rank} --tail 50")
+    if group.get("restarts"):
+        said.append(f"  It was put back into the queue {number(group['restarts'])} times after nodes were lost.")
+    if group.get("drains"):
+        times = "once" if group["drains"] == 1 else f"{number(group['drains'])} times"
+        said.append(f"  It was moved {times} off nodes that were drained.")
+    return said
+
+
+def _detail(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_detail(item)}" for key, item in value.items())
+    return ", ".join(map(_detail, value)) if isinstance(value, list) else str(value)
+
+
+async def _position(client: "MeshClient", group_id: str) -> int | None:
+    queue = (await client.read("/api/v1/queue", {"limit": "10000"})).value["queue"]
+    return next((row.get("position") for row in queue if row["group_id"] == group_id), None)
+
+
+async def _newest_events(client: "MeshClient", group_id: str) -> list[FaultEvent]:
+    params: dict[str, str] = {}
+    newest: list[FaultEvent] = []
+    while True:
+        page = (await client.read(f"/api/v1/task-groups/{group_id}/fault-events", params)).value
+        newest = [*newest, *page["events"]][-_EVENTS_SHOWN:]
+        if page.get("cursor") is None:
+            return newest
+        params["cursor"] = str(page["cursor"])
+
+
+VERB = Verb(_add_arguments, _run)

@@ -1,0 +1,53 @@
+"""Alerts as lines."""
+
+from collections.abc import Sequence
+
+from console.core import line
+from console.core.attention import Attention
+from console.core.columns import Column, laid_out
+from console.core.format import age
+from console.core.line import BAD, Line, cut, joined, line_width, wrapped
+
+_COLUMNS = (
+    Column("level", "", 6, 6, 9),
+    Column("subject", "WHAT", 12, 24, 9, grows=2),
+    Column("since", "SINCE", 6, 6, 7, right=True),
+    Column("text", "WHY", 20, 64, 9, grows=1),
+    Column("advice", "NEXT", 20, 400, 5, grows=9),
+)
+
+
+def alert_head(cells: int) -> Line:
+    return (("  ", line.TEXT), *laid_out(_COLUMNS, cells - 2).head())
+
+
+def alert_line(item: Attention, here: bool, now_ms: int, cells: int) -> Line:
+    row = laid_out(_COLUMNS, cells - 2).row(
+        {
+            "level": ("F bad" if item.tone == BAD else "! warn", item.tone),
+            "subject": (item.subject, line.STRONG if here else line.TEXT),
+            "since": (age(item.since_ms, now_ms), line.DIM),
+            "text": (item.text, item.tone),
+            "advice": (item.advice, line.DIM),
+        }
+    )
+    return (("▌ " if here else "  ", line.ACCENT), *row)
+
+
+def alert_in_full(item: Attention, cells: int) -> list[Line]:
+    """What the columns of a list have no room for."""
+    head: Line = (("─ ", line.RULE), (f"{item.subject} ", line.STRONG))
+    rule = ("─" * max(cells - line_width(head), 0), line.RULE)
+    why = [((f" {text}", item.tone),) for text in wrapped(item.text, cells - 2)]
+    advice = [((f" {text}", line.TEXT),) for text in wrapped(item.advice, cells - 2) if text]
+    return [cut((*head, rule), cells), *why, *advice]
+
+
+def alert_summary(found: Sequence[Attention]) -> Line:
+    bad = sum(item.tone == BAD for item in found)
+    parts: list[Line] = [
+        (("F ", line.BAD), (f"{bad} ", line.TEXT), ("bad", line.DIM)) if bad else (),
+        (("! ", line.WARN), (f"{len(found) - bad} ", line.TEXT), ("to look at", line.DIM)) if len(found) > bad else (),
+    ]
+    shown = [part for part in parts if part]
+    return ((" ", line.TEXT), *joined(shown, ("   ", line.TEXT))) if shown else ((" all is well", line.DIM),)

@@ -1,0 +1,102 @@
+"""What a confirmation says: which groups by id, what will happen to each, and what it costs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.core import line
+from console.core.format import UNKNOWN, number, width
+from console.core.group_list import run_time
+from console.core.line import Line, cell, joined
+from console.core.marks import group_mark
+
+if TYPE_CHECKING:
+    from console.store.rows import Group
+
+SHOWN = 10
+_NAME, _CARDS = 1, 3  # columns
+_GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    title: str
+    lines: tuple[Line, ...]
+    yes: str
+
+
+def stop_question(groups: "Sequence[Group]", ended: int, now_ms: int, cells: int) -> Question:
+    """cells: how wide it may be. A name is cut where it must, an id never."""
+    lines = _group_lines(groups[:SHOWN], now_ms, cells)
+    if len(groups) > SHOWN:
+        lines.append((((f"and {len(groups) - SHOWN} more"), line.DIM),))
+    cards = sum(group.gpus or 0 for group in groups if group.nodes)
+    lines += [line.EMPTY]
+    running = sum(bool(group.nodes) for group in groups)
+    if running:
+        lines.append((("Ranks get SIGTERM and their grace to save, then are killed.", line.TEXT),))
+        lines.append(((f"{number(cards)} cards come free.", line.TEXT),))
+        lines.append((("What was computed since the last checkpoint is lost.", line.TEXT),))
+    if len(groups) > running:
+        lines.append((("What waits in the queue leaves it at once.", line.TEXT),))
+    if ended:
+        verbs = ("has", "is") if ended == 1 else ("have", "are")
+        lines.append(((f"{ended} marked {verbs[0]} ended already and {verbs[1]} left alone.", line.DIM),))
+    name = f"Stop {len(groups)} groups" if len(groups) > 1 else "Stop this group"
+    return Question(name, tuple(lines), "stop")
+
+
+def resubmit_question(group: "Group") -> Question:
+    lines: list[Line] = [
+        ((group.name, line.STRONG), (f"  {group.id}", line.DIM)),
+        line.EMPTY,
+        (("The same document is submitted as a new group, behind all that waits.", line.TEXT),),
+        (("It resumes from the newest checkpoint under its checkpoint_path.", line.TEXT),),
+    ]
+    return Question("Submit once more", tuple(lines), "submit")
+
+
+def node_question(what: str, node_id: str, groups: "Sequence[str]", simple: bool) -> Question:
+    """what: cordon, uncordon or drain. groups: names of those on the node. simple: no drain is called off by it."""
+    lines: list[Line] = [((node_id, line.STRONG),), line.EMPTY]
+    many = f"{len(groups)} group{'' if len(groups) == 1 else 's'}"
+    named = ", ".join(groups[:3]) + (f" and {len(groups) - 3} more" if len(groups) > 3 else "")
+    if what == "cordon":
+        lines.append((("Nothing new starts there until it is uncordoned.", line.TEXT),))
+        lines.append(((f"What runs there goes on: {named}." if groups else "Nothing runs there.", line.TEXT),))
+    elif what == "uncordon":
+        lines.append((("Groups are placed there again.", line.TEXT),))
+        lines += [] if simple else [(("Its drain or maintenance window ends.", line.TEXT),)]
+    else:
+        lines.append((("Nothing new starts there until it is uncordoned.", line.TEXT),))
+        lines.append(((f"Moved now: {many}{f' ({named})' if groups else ''}.", line.TEXT),))
+        lines += [
+            (("Ranks get SIGTERM and their grace to save, also on other nodes; then each group", line.TEXT),),
+            (("waits at its old place and goes on from its newest checkpoint elsewhere.", line.TEXT),),
+        ] * bool(groups)
+    return Question(f"{what[:1].upper()}{what[1:]} this node", tuple(lines), what)
+
+
+def _group_lines(groups: "Sequence[Group]", now_ms: int, cells: int) -> list[Line]:
+    """Columns as wide as what they hold; the name has what is left."""
+    rows = []
+    for group in groups:
+        mark, ran = group_mark(group.status), run_time(group, now_ms)
+        rows.append(
+            (
+                (mark.text, mark.tone),
+                (group.name, line.STRONG),
+                (group.id, line.DIM),
+                (f"{number(group.gpus)} GPU", line.TEXT),
+                (f"ran {ran}" if ran != UNKNOWN else "", line.DIM),
+            )
+        )
+    widths = [max(width(row[at][0]) for row in rows) for at in range(len(rows[0]))]
+    widths[_NAME] = max(min(widths[_NAME], cells - sum(widths) + widths[_NAME] - _GAP * (len(widths) - 1)), 8)
+    return [
+        joined(
+            (cell(text, wide, tone, right=at == _CARDS),)
+            for at, ((text, tone), wide) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]

@@ -1,0 +1,198 @@
+"""One group in full: where it is, the failure explained above and as recorded below, ranks, configuration, events."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from console.core import line
+from console.core.event_lines import event_line
+from console.core.failure_advice import advice
+from console.core.format import UNKNOWN, age, folded_nodes, number, text_or_dash
+from console.core.group_list import Progress, mark_and_why, run_time, value_text
+from console.core.line import Line, joined, wrapped
+from console.core.marks import STALLED
+from console.core.rank_table import RankNow, rank_head, rank_lines
+from schemas.instants import iso_utc
+from schemas.rules.redaction import REDACTED, is_secret_name
+from schemas.states import GROUP_STATUSES
+
+if TYPE_CHECKING:
+    from console.store.curve_store import CurveStore
+    from console.store.group_store import GroupStore
+    from console.store.rows import Group
+
+RANKS_SHOWN = 64
+EVENTS_SHOWN = 300
+_NAME_CELLS = 20
+
+
+def detail_lines(
+    group: "Group",
+    known: "GroupStore | None",
+    curves: "CurveStore",
+    ranks: Mapping[int, RankNow],
+    progress: Progress | None,
+    now_ms: int,
+    cells: int,
+) -> list[Line]:
+    lines = [line.EMPTY, *_banner(group, curves, progress, now_ms, cells), line.EMPTY]
+    row = known.row if known is not None else {}
+    lines += _failure(group, row, cells)
+    lines += _waiting(group, cells)
+    if known is None or not known.loaded:
+        return [*lines, ((" loading ranks, configuration and events …", line.DIM),)]
+    lines += _warnings(row, cells)
+    lines += _ranks(group, known, ranks, now_ms, cells)
+    lines += _basics(group, row, now_ms, cells)
+    lines += _configuration(row.get("document") or {}, cells)
+    lines += _events(known, now_ms, cells)
+    return lines
+
+
+def _title(text: str, cells: int, aside: str = "") -> Line:
+    head: Line = ((" ", line.TEXT), (text, line.TITLE), (f"  {aside}" if aside else "", line.DIM), (" ", line.TEXT))
+    return (*head, ("─" * max(cells - line.line_width(head) - 1, 0), line.RULE))
+
+
+def _banner(group: "Group", curves: "CurveStore", progress: Progress | None, now_ms: int, cells: int) -> list[Line]:
+    mark, why = mark_and_why(group, progress)
+    meaning = GROUP_STATUSES.get(group.status, "a status this version does not know")
+    parts: list[Line] = [((f" {mark.text}", mark.tone),)]
+    if mark is not STALLED:
+        parts.append(((meaning, line.TEXT),))
+    if group.started_ms is not None:
+        parts.append((("ran " if group.terminal else "running ", line.DIM), (run_time(group, now_ms), line.TEXT)))
+    lines = [joined(parts, (" · ", line.RULE))]
+    if mark is STALLED:
+        lines += [((f" {text}", mark.tone),) for text in wrapped(why, cells - 2)]
+    newest = curves.newest() if curves.group_id == group.id else None
+    if newest is not None:
+        step, wall, value = newest
+        lines.append(
+            (
+                (" step ", line.DIM),
+                (f"{step:,.0f}", line.STRONG),
+                (f"   {curves.main_tag()} ", line.DIM),
+                (value_text(value), line.STRONG if value == value else line.BAD),
+                (f"   {age(int(wall * 1000), now_ms)} ago", line.DIM),
+            )
+        )
+    elif curves.group_id == group.id and group.started_ms is not None:
+        lines.append(((f" step {UNKNOWN}   loss {UNKNOWN}   {curves.empty_text}", line.DIM),))
+    return [line.cut(item, cells) for item in lines]
+
+
+def _failure(group: "Group", row: Mapping[str, Any], cells: int) -> list[Line]:
+    if not group.failure:
+        return []
+    raw = row.get("failure") or {}
+    lines = [_title("What went wrong", cells)]
+    meaning, next_step = advice(str(raw.get("class") or ""), raw.get("exit_code"), raw.get("signal"))
+    tone = line.BAD if group.status == "failed" else line.WARN
+    lines += [((f" {text}", tone),) for text in wrapped(meaning if raw else group.failure, cells - 2)]
+    lines += [((f" {text}", line.TEXT),) for text in wrapped(f"Next: {next_step}", cells - 2)] if raw else []
+    lines += [((f" {text}", line.DIM),) for text in wrapped(f"As recorded: {group.failure}", cells - 2)]
+    known = [f"{name} {raw[name]}" for name in ("class", "rank", "exit_code", "signal") if raw.get(name) is not None]
+    if known:
+        lines.append(((" " + " · ".join(known).replace("_", " "), line.DIM),))
+    return [*lines, line.EMPTY]
+
+
+def _waiting(group: "Group", cells: int) -> list[Line]:
+    if group.status != "pending":
+        return []
+    lines = [_title("Why it waits", cells)]
+    lines += [((f" {text}", line.WAIT),) for text in wrapped(group.why, cells - 2)]
+    for name, value in group.reason_details.items():
+        if said := _plain(value):
+            lines += [((f"   {name.replace('_', ' ')}: ", line.DIM), (said, line.TEXT))]
+    return [*(line.cut(item, cells) for item in lines), line.EMPTY]
+
+
+def _warnings(row: Mapping[str, Any], cells: int) -> list[Line]:
+    warnings = [item for item in row.get("warnings") or [] if isinstance(item, Mapping)]
+    if not warnings:
+        return []
+    lines = [_title("Warnings", cells)]
+    for item in warnings:
+        lines += [((f" {text}", line.WARN),) for text in wrapped(str(item.get("message") or ""), cells - 2)]
+        lines += [((f"   {text}", line.DIM),) for text in wrapped(str(item.get("hint") or ""), cells - 4)]
+    return [*lines, line.EMPTY]
+
+
+def _ranks(group: "Group", known: "GroupStore", ranks: Mapping[int, RankNow], now_ms: int, cells: int) -> list[Line]:
+    if not group.attempt:
+        return []
+    tasks = known.ranks(group.attempt)
+    lines = [_title("Ranks", cells, f"attempt {group.attempt}: {len(tasks)} on {folded_nodes(group.nodes)}")]
+    lines.append(((" ", line.TEXT), *rank_head(cells - 2, ranks)))
+    lines += [((" ", line.TEXT), *item) for item in rank_lines(tasks, ranks, now_ms, cells - 2, RANKS_SHOWN)]
+    return [*lines, line.EMPTY]
+
+
+def _basics(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> list[Line]:
+    master = row.get("master") or {}
+    resume = row.get("resume") or {}
+    said = (
+        f"{iso_utc(group.created_ms)[:19].replace('T', ' ')} UTC, {age(group.created_ms, now_ms)} ago"
+        if group.created_ms
+        else UNKNOWN
+    )
+    resumed = (
+        f"step {number(resume.get('step'))} in {resume.get('path')}"
+        if resume
+        else "no: it began at zero"
+        if group.started_ms
+        else UNKNOWN
+    )
+    facts = [
+        ("id", group.id),
+        ("submitted", said),
+        ("by", f"{text_or_dash(group.user)}, tenant {text_or_dash(group.tenant)}"),
+        ("attempts", f"{group.attempt}, {group.restarts} restarts, {text_or_dash(row.get('rollbacks'))} rollbacks"),
+        ("resumed", resumed),
+        ("master", f"{master.get('addr') or UNKNOWN}:{master.get('port') or UNKNOWN}" if master else UNKNOWN),
+        ("checkpoints", text_or_dash(row.get("checkpoint_path"))),
+        ("resubmit of", text_or_dash(row.get("resubmit_of"))),
+    ]
+    return [_title("Group", cells), *(_fact(name, value) for name, value in facts), line.EMPTY]
+
+
+def _fact(name: str, value: str, depth: int = 0) -> Line:
+    return ((f" {'  ' * depth}{name:<{_NAME_CELLS - 2 * depth}}", line.DIM), (value, line.TEXT))
+
+
+def _configuration(document: Mapping[str, Any], cells: int) -> list[Line]:
+    lines = [_title("Configuration as accepted", cells)]
+    lines += _mapping(document, 0)
+    return [*(line.cut(item, cells) for item in lines), line.EMPTY]
+
+
+def _mapping(document: Mapping[str, Any], depth: int) -> list[Line]:
+    lines: list[Line] = []
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            lines += [((f" {'  ' * depth}{name}", line.DIM),), *_mapping(value, depth + 1)]
+        else:
+            # Screens are shared; `heteroflow clone` has the value for who needs it.
+            shown = REDACTED if is_secret_name(str(name)) else _plain(value)
+            lines.append(_fact(str(name), shown, depth))
+    return lines
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(_plain(item) for item in value)
+    return text_or_dash(value)
+
+
+def _events(known: "GroupStore", now_ms: int, cells: int) -> list[Line]:
+    events = known.events[-EVENTS_SHOWN:]
+    left_out = len(known.events) - len(events)
+    aside = f"UTC, newest first; {left_out:,} older ones in `heteroflow events`" if left_out else "UTC, newest first"
+    lines = [_title("Events", cells, aside)]
+    return [
+        *lines,
+        *(line.cut(((" ", line.TEXT), *event_line(event, now_ms, dated=True)), cells) for event in reversed(events)),
+    ]

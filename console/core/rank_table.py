@@ -1,0 +1,107 @@
+"""Ranks of one attempt as lines; equal ones next to each other are folded where there are many."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from console.core import line
+from console.core.columns import Column, Layout, laid_out
+from console.core.format import UNKNOWN, age, coarse
+from console.core.line import Line, Span
+from console.core.marks import task_mark
+
+if TYPE_CHECKING:
+    from console.store.rows import Task
+
+_COLUMNS = (
+    Column("rank", "RANK", 5, 9, 9, right=True, grows=5),
+    Column("node", "NODE", 8, 20, 8, grows=1),
+    Column("cards", "GPU", 4, 6, 5, right=True),
+    Column("state", "STATE", 12, 14, 9, grows=2),
+    Column("since", "FOR", 6, 6, 6, right=True),
+    Column("reason", "", 6, 200, 2, grows=6),
+)
+_NOW = (
+    Column("util", "UTIL", 5, 5, 7, right=True),
+    Column("memory", "MEM", 5, 5, 4, right=True),
+    Column("silent", "SILENT", 6, 6, 3, right=True),
+)
+LOW_UTIL = 5.0
+_QUIET_REASONS = frozenset(("", "exited"))
+
+
+@dataclass(frozen=True, slots=True)
+class RankNow:
+    """util: percent, mean of its cards. memory_mb: of its fullest card. silent_s: how long its log has been silent."""
+
+    util: float | None
+    memory_mb: float | None
+    silent_s: float | None
+
+
+def shape(cells: int, with_now: bool) -> Layout:
+    return laid_out((*_COLUMNS[:-1], *_NOW, _COLUMNS[-1]) if with_now else _COLUMNS, cells)
+
+
+def rank_head(cells: int, now: Mapping[int, RankNow]) -> Line:
+    return shape(cells, bool(now)).head()
+
+
+def rank_lines(tasks: "Sequence[Task]", now: Mapping[int, RankNow], now_ms: int, cells: int, most: int) -> list[Line]:
+    """The worst first; more than `most` lines end in a sentence about the rest."""
+    layout = shape(cells, bool(now))
+    ordered = sorted(tasks, key=lambda task: (-_badness(task), task.rank))
+    shown = ordered if len(ordered) <= most else ordered[: max(most - 1, 0)]
+    lines = [_line(layout, task, now.get(task.rank), now_ms) for task in shown]
+    if len(ordered) > most:
+        lines.append(((f"and {len(ordered) - len(lines):,} more ranks, {_rest(ordered[len(lines) :])}", line.DIM),))
+    return lines
+
+
+def _badness(task: "Task") -> int:
+    return task_mark(task.status, task.exit_code, task.signal).badness
+
+
+def _rest(tasks: "Sequence[Task]") -> str:
+    counted: dict[str, int] = {}
+    for task in tasks:
+        word = task_mark(task.status, task.exit_code, task.signal).word
+        counted[word] = counted.get(word, 0) + 1
+    return ", ".join(f"{count:,} {word}" for word, count in counted.items())
+
+
+def _line(layout: Layout, task: "Task", now: RankNow | None, now_ms: int) -> Line:
+    mark = task_mark(task.status, task.exit_code, task.signal)
+    running = task.status == "running"
+    length = (
+        coarse((task.ended_ms or now_ms) - task.started_ms)
+        if task.started_ms is not None
+        else age(task.bound_ms, now_ms)
+        if task.ended_ms is None
+        else UNKNOWN
+    )
+    reason = "" if task.reason in _QUIET_REASONS else task.reason
+    if task.ended_ms is not None and not task.released:
+        reason = f"{reason}  cards not yet proved clean".strip()
+    return layout.row(
+        {
+            "rank": (str(task.rank), line.TEXT),
+            "node": (task.node or UNKNOWN, line.TEXT),
+            "cards": (str(len(task.cards)) if task.cards else UNKNOWN, line.TEXT),
+            "state": (mark.text, mark.tone),
+            "since": (length, line.TEXT if running else line.DIM),
+            "reason": (reason, line.DIM),
+            **(_now_cells(now) if now is not None and running else {}),
+        }
+    )
+
+
+def _now_cells(now: RankNow) -> dict[str, Span]:
+    low = now.util is not None and now.util < LOW_UTIL
+    memory = f"{now.memory_mb / 1024:.0f}G" if now.memory_mb is not None else UNKNOWN
+    silent = coarse(int(now.silent_s * 1000)) if now.silent_s is not None and now.silent_s < 1e9 else UNKNOWN
+    return {
+        "util": (f"{now.util:.0f} %" if now.util is not None else UNKNOWN, line.WARN if low else line.TEXT),
+        "memory": (memory, line.TEXT),
+        "silent": (silent, line.DIM),
+    }

@@ -1,0 +1,75 @@
+"""What needs a hand, worst first, each with what to do."""
+
+import re
+
+from textual.app import ComposeResult
+
+from console.core import line
+from console.core.alert_lines import alert_head, alert_in_full, alert_line, alert_summary
+from console.core.attention import Attention, attention
+from console.core.line import Line
+from console.screens.list_view import ListScreen
+from console.widgets.line_view import FixedLines, LineView
+
+
+class AlertsScreen(ListScreen):
+    scope = "alerts"
+    title_text = "alerts"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: dict[str, Attention] = {}
+
+    def body(self) -> ComposeResult:
+        yield from super().body()
+        yield LineView(FixedLines(self._in_full), id="in-full", base="text")
+
+    def _in_full(self, cells: int) -> list[Line]:
+        item = self._found.get(self.here or "") if self.is_attached else None
+        return alert_in_full(item, cells) if item is not None else []
+
+    def paint_others(self) -> None:
+        super().paint_others()
+        self.query_one("#in-full", LineView).repaint()
+
+    def cursor_moved(self) -> None:
+        self.query_one("#in-full", LineView).repaint()
+
+    def row_ids(self) -> list[str]:
+        now = self.session.now_ms()
+        found = attention(self.session.mesh, self.session.consensus, now, self.session.alerts or ())
+        # What a text counts goes on counting: the cursor stays with the alert.
+        self._found = {f"{item.target}{re.sub('[0-9]+', '0', item.text[:200])}": item for item in found}
+        return [
+            key
+            for key, item in self._found.items()
+            if not self.filter.terms or self.filter.matches(f"{item.subject} {item.text}".lower(), {})
+        ]
+
+    def row(self, row_id: str, cells: int) -> Line:
+        item = self._found.get(row_id)
+        return alert_line(item, row_id == self.here, self.session.now_ms(), cells) if item is not None else line.EMPTY
+
+    def column_lines(self, cells: int) -> list[Line]:
+        return [alert_head(cells)]
+
+    def status_lines(self, cells: int) -> list[Line]:
+        return [alert_summary(list(self._found.values()))]
+
+    def empty_text(self) -> str:
+        return "nothing needs a hand"
+
+    def do_open(self) -> None:
+        item = self._found.get(self.here or "")
+        if item is None:
+            return
+        kind, target = item.target
+        if kind == "group":
+            from console.screens.detail import DetailScreen
+
+            self.console.show_of_group(DetailScreen(target))
+        elif kind == "node":
+            self.console.show_view("nodes")
+            self.console.filter_shown_view(f"node={target}")
+        else:
+            self.console.show_view("mesh")

@@ -1,0 +1,123 @@
+"""What can be done with a group, wherever one is on the screen."""
+
+from typing import TYPE_CHECKING
+
+from console.cli.request import new_request_id
+from console.core import line
+from console.core.confirm_text import resubmit_question, stop_question
+from console.screens.view import ViewScreen
+from console.store.session import Outcome
+
+if TYPE_CHECKING:
+    from console.store.rows import Group
+
+
+class GroupActions(ViewScreen):
+    """`target` is the group an action is about; `targets` those of an action on many."""
+
+    def target(self) -> "Group | None":
+        raise NotImplementedError
+
+    def targets(self) -> "list[Group]":
+        group = self.target()
+        return [group] if group is not None else []
+
+    def done_with_marks(self) -> None:
+        """An action on the marked rows was ordered."""
+
+    # Screens of the group
+
+    def do_open(self) -> None:
+        self.do_detail()
+
+    def do_detail(self) -> None:
+        from console.screens.detail import DetailScreen
+
+        if (group := self.target()) is not None:
+            self.console.show_of_group(DetailScreen(group.id))
+
+    def do_logs(self) -> None:
+        from console.screens.log import LogScreen
+
+        if (group := self.target()) is not None:
+            self.console.show_of_group(LogScreen(group.id))
+
+    def do_timeline(self) -> None:
+        from console.screens.timeline import TimelineScreen
+
+        if (group := self.target()) is not None:
+            self.console.show_of_group(TimelineScreen(group.id))
+
+    def do_curves(self) -> None:
+        from console.screens.curve import CurveScreen
+
+        if (group := self.target()) is not None:
+            self.console.show_of_group(CurveScreen(group.id))
+
+    def do_copy(self) -> None:
+        if (group := self.target()) is not None:
+            self.app.copy_to_clipboard(group.id)
+            self.flash(f"{group.id} is in the clipboard, if this terminal takes OSC 52")
+
+    # Changes
+
+    def do_stop(self) -> None:
+        from console.screens.confirm import room
+
+        chosen = self.targets()
+        groups = [group for group in chosen if not group.terminal]
+        if not groups:
+            self.flash("nothing to stop: it has ended" if chosen else "no group is chosen", line.WARN)
+            return
+        question = stop_question(groups, len(chosen) - len(groups), self.session.now_ms(), room(self.app.size.width))
+        self._ask(question, groups, "stop")
+
+    def do_resubmit(self) -> None:
+        if (group := self.target()) is not None:
+            if not group.terminal:
+                self.flash(
+                    f"{group.name} is {group.status}; resubmit is for groups that have ended, c clones any", line.WARN
+                )
+                return
+            self._ask(resubmit_question(group), [group], "resubmit")
+
+    def do_clone(self) -> None:
+        from console.screens.editor import open_editor
+
+        if (group := self.target()) is not None:
+            self.session.in_background(open_editor(self.console, group.id))
+
+    def _ask(self, question: "object", groups: "list[Group]", what: str) -> None:
+        from console.core.confirm_text import Question
+        from console.screens.confirm import ConfirmScreen
+
+        assert isinstance(question, Question)
+        # One id for each group, made when it is asked: whatever is lost on the way, each action is done once.
+        ordered = [(group.id, group.name, new_request_id()) for group in groups]
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.done_with_marks()
+                self.session.in_background(self._carry_out(what, ordered))
+
+        self.app.push_screen(ConfirmScreen(question), answered)
+
+    async def _carry_out(self, what: str, ordered: list[tuple[str, str, str]]) -> None:
+        act = self.session.stop if what == "stop" else self.session.resubmit
+        verb = "stopping" if what == "stop" else "submitting again"
+        failed: list[tuple[str, Outcome]] = []
+        for at, (group_id, name, request_id) in enumerate(ordered, 1):
+            self.console.say(f"{verb} {at}/{len(ordered)}: {name}", line.BUSY)
+            outcome = await act(group_id, request_id)
+            if not outcome.ok:
+                failed.append((name, outcome))
+            elif what == "resubmit":
+                self.console.say(f"submitted as {outcome.group_id}", line.GOOD)
+        if failed:
+            name, outcome = failed[0]
+            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            self.console.say(f"{name}: {outcome.text}{more}", line.BAD if outcome.sure else line.WARN)
+        elif what == "stop":
+            self.console.say(
+                f"{len(ordered)} ordered to stop" if len(ordered) > 1 else f"{ordered[0][1]} is stopping", line.GOOD
+            )

@@ -1,0 +1,53 @@
+"""The voters of the mesh, their log, and the agent one is attached to."""
+
+import time
+
+from textual.app import ComposeResult
+
+from console.core import line
+from console.core.line import Line
+from console.core.mesh_lines import mesh_facts, mesh_summary, voter_head, voter_ids, voter_line
+from console.screens.list_view import ListScreen
+from console.widgets.line_view import FixedLines, LineView
+
+
+class MeshScreen(ListScreen):
+    scope = "mesh"
+    title_text = "mesh"
+
+    def body(self) -> ComposeResult:
+        yield from super().body()
+        yield LineView(FixedLines(self._facts), id="facts", base="text")
+
+    def row_ids(self) -> list[str]:
+        status = self.session.consensus
+        ids = voter_ids(status)
+        if not self.filter.terms:
+            return ids
+        names = {str(voter.get("raft_id")): str(voter.get("node")) for voter in status.get("voters") or []}
+        return [raft_id for raft_id in ids if self.filter.matches(names.get(raft_id, "").lower(), {})]
+
+    def row(self, row_id: str, cells: int) -> Line:
+        return voter_line(self.session.consensus, row_id, row_id == self.here, cells)
+
+    def column_lines(self, cells: int) -> list[Line]:
+        return [voter_head(cells)]
+
+    def status_lines(self, cells: int) -> list[Line]:
+        if not self.session.consensus:
+            return [((" connecting …", line.DIM),)]
+        return [mesh_summary(self.session.consensus)]
+
+    def empty_text(self) -> str:
+        return "connecting …"
+
+    def _facts(self, cells: int) -> list[Line]:
+        if not self.is_attached or not self.session.consensus:
+            return []
+        read_at = self.session.status_at
+        return mesh_facts(self.session.consensus, time.monotonic() - read_at if read_at is not None else None, cells)
+
+    def paint(self) -> None:
+        self.main.styles.height = self.count() + 1
+        super().paint()
+        self.query_one("#facts", LineView).repaint()

@@ -1,0 +1,164 @@
+"""The nodes during one pass: cards shrink as groups are placed, and nodes are reserved as groups are held."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from mesh.core.sched.view import Card, Key, NodeView, Waiting
+from mesh.core.state.penalty import decayed
+from schemas.limits import PENALTY_FRESH_MS, PENALTY_UNIT, PORT_MAX, PORT_MIN
+
+# A node that failed a claim rests for this long per failure, up to PENALTY_FRESH_MS: without it a group that fits
+# nowhere else would be bound and rolled back as fast as the log goes.
+REST_MS = 2000
+
+
+@dataclass(slots=True)
+class Seat:
+    """One node in this pass. ready: it could start something; why not is `lost`, `engine_down` or
+    `cordoned`. avoid: 0 for a node
+    without a recent fault; resting: not to be used at all yet."""
+
+    node_id: str
+    ready: bool
+    lost: bool
+    engine_down: bool
+    cordoned: bool
+    containers: bool
+    resting: bool
+    avoid: int
+    total: dict[str, int]
+    free: list[Card]
+    free_by_type: dict[str, int]
+    cleaning: int
+    ports: set[int]
+    keeper: Waiting | None = None
+
+    def could_take(self, types: tuple[str, ...], key: Key) -> bool:
+        """With nothing else on it. types: one option of the key's."""
+        return self.containers == key[2] and self.all_of(types) >= key[1]
+
+    def all_of(self, types: tuple[str, ...]) -> int:
+        return _count(self.total, types)
+
+    def free_of(self, types: tuple[str, ...]) -> int:
+        return _count(self.free_by_type, types)
+
+    def take(self, types: tuple[str, ...], count: int) -> list[Card]:
+        taken = [card for card in self.free if not types or card.type in types][:count]
+        for card in taken:
+            self.free.remove(card)
+            self.free_by_type[card.type] -= 1
+        return taken
+
+
+def seat_of(node: NodeView, now_ms: int) -> Seat:
+    since_ms = max(0, now_ms - node.penalty_ms)
+    score = decayed(node.penalty_score, since_ms)
+    rest_ms = min(PENALTY_FRESH_MS, REST_MS * node.penalty_score // PENALTY_UNIT)
+    return Seat(
+        node_id=node.node_id,
+        ready=node.ready and not node.engine_down and not node.cordoned,
+        lost=not node.ready,
+        engine_down=node.engine_down,
+        cordoned=node.cordoned,
+        containers=node.containers,
+        resting=node.penalty_score > 0 and since_ms < rest_ms,
+        avoid=score * 2 // PENALTY_UNIT,
+        total=_by_type(node.cards),
+        free=list(node.free),
+        free_by_type=_by_type(node.free),
+        cleaning=node.cleaning,
+        ports=set(node.ports),
+    )
+
+
+@dataclass(slots=True)
+class Pool:
+    seats: list[Seat]
+    _kinds: list[str] = field(init=False)
+    _reserved: set[Key] = field(default_factory=set)
+    _capacity: dict[Key, tuple[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._kinds = sorted({kind for seat in self.seats for kind in seat.total})
+
+    def key_of(self, group: Waiting) -> Key:
+        """Types the mesh does not have make no difference: without them there are few different requests, however long
+        the queue."""
+        known = tuple(kind for kind in group.gpu_types if kind in self._kinds)
+        return (known if known or not group.gpu_types else ("",), group.per_node_gpu, group.in_container)
+
+    def options(self, key: Key) -> Iterator[tuple[str, ...]]:
+        """The card types to try for a whole gang, best first. One gang gets one type, unless it named none and no
+        single type suffices."""
+        types = key[0]
+        for kind in types or self._kinds:
+            yield (kind,)
+        if not types:
+            yield ()
+
+    def capacity(self, key: Key) -> tuple[int, int]:
+        """How many nodes could ever take one rank, and how many of them are ready: the largest gang of one option."""
+        known = self._capacity.get(key)
+        if known is None:
+            fits = [[seat for seat in self.seats if seat.could_take(option, key)] for option in self.options(key)]
+            known = self._capacity[key] = (
+                max((len(seats) for seats in fits), default=0),
+                max((sum(seat.ready for seat in seats) for seats in fits), default=0),
+            )
+        return known
+
+    def place(self, group: Waiting) -> list[tuple[Seat, list[Card]]] | None:
+        """Seats and cards by rank, taken; None when no option has room for all ranks."""
+        key = self.key_of(group)
+        if key in self._reserved:
+            return None
+        for option in self.options(key):
+            able = [seat for seat in self.seats if self._usable(seat, option, key)]
+            if len(able) >= group.n_nodes:
+                # Healthy nodes first, then the fullest that still fit, so that large holes stay whole.
+                able.sort(key=lambda seat: (seat.avoid, seat.free_of(option), seat.node_id))
+                chosen = sorted(able[: group.n_nodes], key=lambda seat: seat.node_id)
+                return [(seat, seat.take(option, group.per_node_gpu)) for seat in chosen]
+        return None
+
+    def _usable(self, seat: Seat, option: tuple[str, ...], key: Key) -> bool:
+        open_to = seat.ready and not seat.resting and seat.keeper is None and seat.containers == key[2]
+        return open_to and seat.free_of(option) >= key[1]
+
+    def is_reserved(self, key: Key) -> bool:
+        return key in self._reserved
+
+    def reserve(self, group: Waiting) -> None:
+        """Every node that could take a rank of a held group is kept for it: without deadlines nothing proves that a
+        later group would be gone in time."""
+        key = self.key_of(group)
+        if key in self._reserved:
+            return
+        self._reserved.add(key)
+        for seat in self.seats:
+            if seat.keeper is None and seat.could_take(key[0], key):
+                seat.keeper = group
+
+
+def free_port(taken: set[int], group_id: str, attempt: int) -> int:
+    """Another port at each attempt: the last one may be taken by a process the mesh does not know. By the group's id,
+    which no other mesh of this machine has: torch listens on every address, so two meshes there share the ports."""
+    size = PORT_MAX - PORT_MIN + 1
+    first = (crc32(group_id.encode()) + attempt) % size
+    ports = (PORT_MIN + (first + step) % size for step in range(size))
+    return next((port for port in ports if port not in taken), PORT_MIN + first)
+
+
+def _by_type(cards: tuple[Card, ...]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for card in cards:
+        counts[card.type] = counts.get(card.type, 0) + 1
+    return counts
+
+
+def _count(by_type: dict[str, int], types: tuple[str, ...]) -> int:
+    if not types:
+        return sum(by_type.values())
+    return sum(by_type.get(kind, 0) for kind in types)

@@ -1,0 +1,88 @@
+"""What the scheduler looks at: immutable, so that a pass may run beside the loop while the state moves on. The reducer
+re-verifies."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+# Acceptable card types, cards of one node, and whether it runs in containers.
+Key = tuple[tuple[str, ...], int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    uuid: str
+    type: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """cards: all of the node; free: those without a hold, lowest index first; cleaning: how many are releasing;
+    ports: master ports in use; penalty_score in thousandths, as of penalty_ms. containers: it runs every task as a
+    container, and nothing else; engine_down: it could start none now; cordoned: an operator keeps new groups away."""
+
+    node_id: str
+    ready: bool
+    cards: tuple[Card, ...]
+    free: tuple[Card, ...]
+    cleaning: int = 0
+    ports: frozenset[int] = frozenset()
+    penalty_score: int = 0
+    penalty_ms: int = 0
+    containers: bool = False
+    engine_down: bool = False
+    cordoned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One pending group. attempt: the last one, 0 before the first; reason: as it stands in the state."""
+
+    group_id: str
+    name: str
+    priority: int
+    submit_idx: int
+    attempt: int
+    n_nodes: int
+    per_node_gpu: int
+    gpu_types: tuple[str, ...] = ()
+    in_container: bool = False
+    reason: dict[str, Any] | None = None
+    tenant: str = ""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Order in the queue: priority, then the log index of the submission, which no two groups share."""
+        return (-self.priority, self.submit_idx)
+
+    @property
+    def key(self) -> Key:
+        """Equal for all groups that ask the same of one node."""
+        return (self.gpu_types, self.per_node_gpu, self.in_container)
+
+
+@dataclass(frozen=True, slots=True)
+class MeshView:
+    """paused: who paused scheduling and why, in words; None while it goes on."""
+
+    nodes: tuple[NodeView, ...]
+    queue: tuple[Waiting, ...]
+    paused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """placements: as in the BindGroup command."""
+
+    group_id: str
+    attempt: int
+    placements: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """reasons: of every group looked at that has to wait; sentence: what this pass decided, for people."""
+
+    binds: tuple[Bind, ...] = ()
+    reasons: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sentence: str = ""

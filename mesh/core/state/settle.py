@@ -1,0 +1,165 @@
+"""Moves a group as far as the facts about its ranks allow. Called after every command that changed a rank."""
+
+from typing import Any
+
+from mesh.core.state.group import Group
+from mesh.core.state.lease_hold import KEY as HOLD
+from schemas.limits import DEFAULT_PROFILE, EXPIRY_DELAY_MS, PROFILES
+from schemas.states import (
+    COMPLETED,
+    ENDING_FAILED,
+    ENDING_RECOVERING,
+    ENDING_ROLLBACK,
+    ENDING_STOPPED,
+    EXITED,
+    FAILED,
+    PENDING,
+    PLACED,
+    RECOVERING,
+    RUNNING,
+    SCHEDULING,
+    STARTING,
+    STOPPED,
+    STOPPING,
+)
+
+SAME_TIME_MS = 5_000
+"""Longer than peers and reports take, shorter than what one could take for the order of two separate faults."""
+
+
+def settle(group: Group) -> None:
+    advance(group)
+    finish(group)
+
+
+def advance(group: Group) -> None:
+    """Forward, as far as the ranks are."""
+    if group.row["ending"] is not None:
+        return
+    world = group.world()
+    if group.status == SCHEDULING and group.count(RUNNING, EXITED) > 0:
+        # Only where reports overtook one another: a process proves that the attempt was started.
+        group.move(STARTING, f"Attempt {group.attempt} is starting: a rank reported its process.")
+    if group.status == STARTING and group.count(RUNNING, EXITED) == world:
+        group.row["phase_deadline_tries"] = 0
+        group.move(RUNNING, f"Attempt {group.attempt} is running: {world} of {world} ranks started.")
+
+
+def finish(group: Group) -> None:
+    """To its end, once every rank is gone."""
+    if group.status not in PLACED or not group.gone():
+        return
+    ending = group.row["ending"]
+    group.row["ending"] = None
+    if ending is None:
+        group.move(COMPLETED, f"Completed: all {group.world()} ranks exited 0.")
+    elif ending == ENDING_FAILED:
+        failure = group.row["failure"] or {}
+        group.move(
+            FAILED,
+            f"Failed: {failure.get('text', 'a rank failed')}",
+            rank=failure.get("rank"),
+            failure_class=failure.get("class"),
+        )
+    elif ending == ENDING_STOPPED:
+        group.move(STOPPED, f"Stopped: every rank of attempt {group.attempt} is gone.")
+    elif group.status == RECOVERING:
+        group.move(PENDING, f"Waiting again at its old place: every rank of attempt {group.attempt} is gone.")
+
+
+def fail(group: Group, failure: dict[str, object]) -> None:
+    """The first failure of an attempt decides: its siblings are stopped, later exits are consequences."""
+    group.row["ending"] = ENDING_FAILED
+    group.row["failure"] = {**failure, "at_ms": group.at_ms}
+    rank = failure["rank"]
+    assert rank is None or isinstance(rank, int)
+    group.event(
+        "root_failure",
+        f"{failure['text']} The other ranks are being stopped.",
+        rank=rank,
+        failure_class=failure["class"],
+    )
+    group.order_stop()
+
+
+def blame_earlier(group: Group, failure: dict[str, Any]) -> None:
+    """When a rank fails, its peers lose it within milliseconds and fail too, and the reports of two hosts arrive in any
+    order. So of failures that are told at about the same time the one that came first by the hosts' clocks is named, as
+    long as these are about the same: a clock that is off by more orders nothing."""
+    known = group.row["failure"]
+    if known is None or known.get("exit_ms") is None or failure["exit_ms"] is None:
+        return
+    earlier_ms = known["exit_ms"] - failure["exit_ms"]
+    if 0 < earlier_ms <= SAME_TIME_MS and group.at_ms - known["at_ms"] <= SAME_TIME_MS:
+        group.row["failure"] = {**failure, "at_ms": known["at_ms"]}
+        group.event(
+            "root_failure",
+            f"{failure['text']} That was {earlier_ms} ms before rank {known['rank']}, by the clocks of their hosts.",
+            rank=failure["rank"],
+            failure_class=failure["class"],
+        )
+
+
+def failure_follows_loss(group: Group) -> bool:
+    """Whether the failure of this attempt came while the host that is lost, or fenced, now was silent already.
+
+    When a host dies or fences its ranks, those elsewhere lose their peer within a second and exit as if their code had
+    failed, long before the lease proves the loss. A host is lost after T_lease of silence at least, so what failed in
+    that time failed after the host fell silent: a consequence. What failed earlier failed beside a living host, by its
+    own fault.
+    """
+    failure = group.row["failure"]
+    if group.row["ending"] != ENDING_FAILED or failure is None:
+        return False
+    cluster = group.store.get("meta", "cluster")
+    profile = PROFILES[cluster["profile"] if cluster is not None else DEFAULT_PROFILE]
+    silence_ms = profile.t_lease_ms + EXPIRY_DELAY_MS
+    hold = group.store.get("meta", HOLD)
+    if hold is not None and (hold["over_ms"] is None or group.at_ms - hold["over_ms"] <= silence_ms):
+        # Nobody is given up during a hold, so the host may be silent since it began.
+        silence_ms = max(silence_ms, group.at_ms - hold["since_ms"])
+    return bool(group.at_ms - failure["at_ms"] <= silence_ms)
+
+
+def recover(group: Group, why: str, node: str | None) -> None:
+    """The attempt ends through no fault of the user's code. Before any start it goes straight back to the queue."""
+    if group.row["failure"] is not None:
+        why += " The failure seen before was a consequence of it."
+        group.row["failure"] = None
+    if group.status == SCHEDULING:
+        roll_back(group, "node_lost", why, node)
+        return
+    group.row["ending"] = ENDING_RECOVERING
+    group.row["restarts"] += 1
+    group.move(RECOVERING, f"Recovering: {why} The other ranks are being stopped.", node=node)
+    group.order_stop()
+
+
+def roll_back(group: Group, code: str, why: str, node: str | None) -> None:
+    """Nothing of an attempt in `scheduling` has ever run, so its ranks are cancelled at once and the group waits again;
+    one in `starting` may have processes and waits for their end first."""
+    group.row["rollbacks"] += 1
+    group.row["pending_reason"] = {"code": code, "text": why, "details": {"attempt": group.attempt, "node": node}}
+    group.row["claimed"] = []
+    starting = group.status != SCHEDULING
+    if starting:
+        group.row["ending"] = ENDING_ROLLBACK
+    leave_releasing(group)
+    text = f"Attempt {group.attempt} was rolled back: {why}"
+    group.move(RECOVERING if starting else PENDING, text, node=node, code=code)
+
+
+def leave_releasing(group: Group) -> None:
+    """The agents hold claims that a new attempt, or another group, would collide with: cards stay releasing until each
+    agent says that its own are clean."""
+    group.order_stop()
+
+
+def stop(group: Group, by: str) -> None:
+    """A user's stop wins over every other ending."""
+    if group.status == PENDING:
+        group.move(STOPPED, f"Stopped by {by} while it was waiting.")
+        return
+    group.row["ending"] = ENDING_STOPPED
+    group.move(STOPPING, f"Stop asked by {by}; the ranks are ending.")
+    group.order_stop()

@@ -1,0 +1,31 @@
+"""Scalars as the user typed them.
+
+`1e-4` read as a binary number and written again is `0.0001`; `0755` read by YAML is 493. Readers of documents therefore
+keep the written text and leave its meaning to the field that holds it: a whole-number field turns `2` into 2, a
+hyper-parameter keeps `2`.
+"""
+
+import re
+
+JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
+
+
+class Number(str):
+    """A number token of a JSON document, as written."""
+
+    __slots__ = ()
+
+
+class Plain(str):
+    """An unquoted YAML scalar, as written: text, number, truth value or date, as its field decides."""
+
+    __slots__ = ()
+
+
+def is_json_number(text: str) -> bool:
+    return JSON_NUMBER.match(text) is not None
+
+
+def lone_surrogate(text: str) -> bool:
+    """Half of a surrogate pair is no character, and no UTF-8 can carry it."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,0 +1,71 @@
+"""Checkpoints that a script makes by its own hand: it has to say when they are finished.
+
+By `.complete` in the directory, made last; or by a directory `step-N` that gets this name by rename when all is
+written, as the trainers in `scripts/examples` do. One loose file tells nothing about the other ranks: it counts only
+with `NAME.complete` beside it.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import partial
+
+from schemas.rules.checkpoints.candidate import Candidate, Found
+from schemas.rules.checkpoints.names import is_temporary, shown, step_of
+from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
+from schemas.rules.checkpoints.whole_files import read_json, require_file, require_shards, require_whole, require_zip
+
+MARKER = ".complete"
+META = "meta.json"
+_RENAMED = re.compile(r"step-[0-9]{1,18}\Z")
+_LOOSE = re.compile(r"(?P<stem>.*[0-9]{1,18})\.(?:pt|pth|bin|safetensors|npz|pkl|ckpt)\Z")
+
+
+def is_marked(name: str, names: Mapping[str, Kind]) -> bool:
+    """`names`: of a directory that is of no framework's layout."""
+    return MARKER in names or META in names or _RENAMED.match(name) is not None
+
+
+def judge_marked(name: str, directory: Directory) -> None:
+    """Raises Incomplete."""
+    names = directory.names()
+    data = [inner for inner in names if inner not in (MARKER, META)]
+    if not data:
+        raise Incomplete("holds nothing but its marker")
+    if META in names:
+        meta, order = read_json(directory, META), step_of(name)
+        if order is None or order.number != meta.get("step"):
+            raise Incomplete(f"{META} is of step {str(meta.get('step'))[:40]}, which is not that of the name")
+    require_shards(directory, names)
+    require_whole(directory, names)
+    for inner in data:
+        if names[inner] == "file":
+            require_file(directory, inner)
+    if MARKER in names:
+        marker = directory.stat(MARKER)
+        for inner in data:
+            if names[inner] == "file" and directory.stat(inner).mtime_ns > marker.mtime_ns:
+                raise Incomplete(f"{shown(inner)} is newer than {MARKER}: a save over an older one did not finish")
+
+
+def loose_files(names: Mapping[str, Kind], found: Found) -> None:
+    """Adds the loose files of one directory to what was found there."""
+    for name, kind in names.items():
+        match = _LOOSE.match(name)
+        order = step_of(match["stem"]) if match and kind == "file" and not is_temporary(name) else None
+        if order is None or name.endswith(".ckpt"):
+            continue
+        if name + MARKER in names:
+            found.candidates.append(Candidate(name, order, partial(_judge_loose, name), in_directory=False))
+        else:
+            said = "a loose file cannot tell that all ranks have saved: save into a directory by rename, or make "
+            found.rejected.append((name, f"{said}{shown(name + MARKER)} when all have"))
+
+
+def _judge_loose(name: str, place: Directory) -> None:
+    found = require_file(place, name)
+    if name.endswith((".safetensors", ".pkl")):
+        require_whole(place, [name])
+    else:
+        require_zip(place, name, found.size, alone=True)
+    if place.stat(name + MARKER).mtime_ns < found.mtime_ns:
+        raise Incomplete(f"is newer than {shown(name + MARKER)}: a save over an older one did not finish")

@@ -1,0 +1,98 @@
+"""What names say: steps, temporaries, single segments. A name must match as a whole; numbers compare as numbers."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_WORDS = r"(?P<word>step|iter|iteration|checkpoint|ckpt|epoch)"
+_STEPPED = re.compile(rf"(?:[A-Za-z0-9][A-Za-z0-9._=+-]*[-_.=])?{_WORDS}(?P<mark>[-_=]?)(?P<number>[0-9]{{1,18}})\Z")
+_LIGHTNING = re.compile(r"[ -~]*step=(?P<number>[0-9]{1,18})(?:-v(?P<version>[0-9]{1,9}))?\.ckpt\Z")
+_TEMPORARY = re.compile(
+    r"\.tmp|\.old-|tmp[-_.]|.*(?:\.tmp(?:[-.].*)?|\.inprogress|\.incomplete|\.partial|\.part|[._]temp"
+    r"|\.orbax-checkpoint-tmp.*)\Z"
+)
+_TEMPORARY_PART = re.compile(r"tmp|temp|\.old-|\.inprogress|\.incomplete|\.part")
+_DIGITS = re.compile(r"[0-9]+")
+# Files a network file system leaves where one was removed while open.
+_SILLY_RENAME = ".nfs"
+# Where trainers keep their checkpoints one level down.
+CONTAINERS = ("checkpoint", "checkpoints", "ckpt", "ckpts")
+NAME_BYTES_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class StepName:
+    """step: None where the number counts saves or epochs. `newer` orders names of one tree."""
+
+    number: int
+    step: int | None
+    version: int = 0
+
+    @property
+    def newer(self) -> tuple[bool, int, int]:
+        return self.step is not None, self.number, self.version
+
+
+def step_of(name: str) -> StepName | None:
+    """Of a directory: `step-20`, `global_step20`, `checkpoint-20`, `iter_000020`, `epoch_1`, `epoch=0-step=20.ckpt`."""
+    if (found := lightning_step(name)) is not None:
+        return found
+    match = _STEPPED.match(name)
+    if match is None or is_temporary(name):
+        return None
+    number = int(match["number"])
+    # Accelerate's `checkpoint_3` is the fourth save, whatever the step was.
+    counts_saves = match["word"] == "epoch" or name.startswith("checkpoint_")
+    return StepName(number, None if counts_saves else number)
+
+
+def lightning_step(name: str) -> StepName | None:
+    match = _LIGHTNING.match(name)
+    return StepName(int(match["number"]), int(match["number"]), int(match["version"] or 0)) if match else None
+
+
+def is_temporary(name: str) -> bool:
+    return _TEMPORARY.match(name) is not None
+
+
+def may_be_temporary(names: Iterable[str]) -> bool:
+    """False where no name of them is temporary: one search for all, since most directories hold none."""
+    return _TEMPORARY_PART.search("/".join(names)) is not None
+
+
+def looks_unfinished(name: str) -> bool:
+    """A temporary name with a number in it: somebody's save that never got its own name."""
+    return is_temporary(name) and _DIGITS.search(name) is not None
+
+
+def is_silly_rename(name: str) -> bool:
+    return name.startswith(_SILLY_RENAME)
+
+
+def is_single_name(text: str) -> bool:
+    """Fit to be looked up in one directory, and printable."""
+    return (
+        text not in ("", ".", "..")
+        and "/" not in text
+        and "\\" not in text
+        and text.isprintable()
+        and len(text.encode("utf-8", "surrogateescape")) <= NAME_BYTES_MAX
+    )
+
+
+def shown(name: str) -> str:
+    """Printable, whatever the bytes of a name were."""
+    return "".join(c if c.isprintable() else _escaped(c) for c in name)
+
+
+def _escaped(character: str) -> str:
+    # A byte of a name that is no UTF-8 comes as a half surrogate.
+    byte = ord(character) - 0xDC00
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else character.encode("unicode_escape").decode()
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`, in the order of their names."""
+    listed = sorted(names)
+    text = ", ".join(shown(name) for name in listed[:most])
+    return f"{text} and {len(listed) - most} more" if len(listed) > most else text

@@ -1,0 +1,71 @@
+"""JAX with Orbax: `N/` or `prefix_N/`, renamed from `*.orbax-checkpoint-tmp*` when all is written (on a bucket:
+marked by commit_success.txt instead)."""
+
+import re
+from collections.abc import Mapping
+
+from schemas.rules.checkpoints.candidate import Found, directories
+from schemas.rules.checkpoints.names import StepName, is_single_name, is_temporary, shown
+from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
+from schemas.rules.checkpoints.whole_files import read_json, refuse_leftovers, require_file
+
+_NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9.-]*_)*(?P<number>[0-9]{1,18})\Z")
+_SUCCESS, _METADATA = "commit_success.txt", "_CHECKPOINT_METADATA"
+_MANIFEST, _ARRAYS = "manifest.ocdbt", "d"
+_PROCESS = "ocdbt.process_"
+
+
+def find_orbax(place: Directory) -> Found:
+    return directories(place.names(), _order, lambda _, directory: _judge(directory))
+
+
+def _order(name: str) -> StepName | None:
+    match = _NAME.match(name)
+    if match is None or is_temporary(name):
+        return None
+    return StepName(int(match["number"]), int(match["number"]))
+
+
+def _judge(directory: Directory) -> None:
+    names = directory.names()
+    refuse_leftovers(names)
+    if _SUCCESS not in names and _METADATA not in names:
+        raise Incomplete(f"has neither {_SUCCESS} nor {_METADATA}")
+    items: list[str] = []
+    if _METADATA in names:
+        metadata = read_json(directory, _METADATA)
+        if _SUCCESS not in names and metadata.get("commit_timestamp_nsecs", 0) is None:
+            raise Incomplete(f"{_METADATA} has no time of commit: the save did not finish")
+        handlers = metadata.get("item_handlers")
+        items = sorted(item for item in handlers if is_single_name(item)) if isinstance(handlers, dict) else []
+    for item in items:
+        if item not in names:
+            raise Incomplete(f"{shown(item)}, an item that {_METADATA} names, is missing")
+    for item, kind in sorted(names.items()):
+        if kind == "directory":
+            with directory.open(item) as inner:
+                try:
+                    _judge_item(inner, inner.names())
+                except Incomplete as why:
+                    raise Incomplete(f"{shown(item)}: {why}") from why
+
+
+def _judge_item(item: Directory, names: Mapping[str, Kind]) -> None:
+    """An item of arrays has a manifest, and its data below `d`; others are files of any kind."""
+    refuse_leftovers(names)
+    if not names:
+        raise Incomplete("is empty")
+    processes = sorted(name for name in names if name.startswith(_PROCESS))
+    if _MANIFEST not in names and (processes or _ARRAYS in names):
+        raise Incomplete(f"{_MANIFEST} is missing")
+    for name in (_MANIFEST, "_METADATA"):
+        if name in names:
+            require_file(item, name)
+    if "_METADATA" in names:
+        read_json(item, "_METADATA")
+    for place in (_ARRAYS, *processes):
+        if names.get(place) == "directory":
+            with item.open(place) as inner:
+                for name, kind in inner.names().items():
+                    if kind != "directory":
+                        require_file(inner, name)

@@ -1,0 +1,219 @@
+"""The newest complete checkpoint of a directory, by the rules of one framework."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from schemas.rules.checkpoints.candidate import Candidate, Found, writers
+from schemas.rules.checkpoints.deepspeed import find_deepspeed
+from schemas.rules.checkpoints.manifest import world_of
+from schemas.rules.checkpoints.megatron import find_megatron
+from schemas.rules.checkpoints.names import CONTAINERS, shown, some
+from schemas.rules.checkpoints.orbax import find_orbax
+from schemas.rules.checkpoints.paddle import find_paddle
+from schemas.rules.checkpoints.tensorflow import find_tensorflow
+from schemas.rules.checkpoints.torch_layouts import find_torch
+from schemas.rules.checkpoints.view import Directory, Incomplete, Unreadable
+
+Finder = Callable[[Directory], Found]
+
+FRAMEWORKS: Mapping[str, tuple[Finder, ...]] = {
+    "ddp": (find_torch,),
+    "fsdp": (find_torch,),
+    "deepspeed": (find_deepspeed, partial(find_torch, deepspeed=True)),
+    "megatron": (find_megatron,),
+    "tensorflow": (find_tensorflow,),
+    "paddle": (find_paddle,),
+    "jax": (find_orbax,),
+}
+# Judging one costs up to some milliseconds; a directory with more of them is not somebody's checkpoints.
+JUDGED_MAX = 10_000
+_LOOKED_BACK = 8
+_NUMBERS = re.compile(r"[0-9]+")
+
+
+@dataclass(slots=True)
+class Probe:
+    """pick: path below the probed directory, None where nothing is complete; step: None where its number counts no
+    steps; rejected: (name, reason), those that their names alone reject first, then the others, newest first; tracker:
+    what the framework's own record says; reason: for people."""
+
+    pick: str | None = None
+    step: int | None = None
+    rejected: list[tuple[str, str]] = field(default_factory=list)
+    tracker: str | None = None
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "pick": self.pick,
+            "step": self.step,
+            "rejected": [list(item) for item in self.rejected],
+            "tracker": self.tracker,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A candidate, and the directory below the root that holds it ("" for the root itself)."""
+
+    place: str
+    candidate: Candidate
+
+    @property
+    def path(self) -> str:
+        return f"{self.place}/{self.candidate.name}" if self.place else self.candidate.name
+
+
+def probe(root: Directory, framework: str, world: int | None = None) -> Probe:
+    """world: how many processes wrote, where the caller knows; else the platform's manifest in the directory tells it,
+    or nothing does. Never raises for what is in the directory."""
+    result = Probe()
+    try:
+        _probe(root, framework, world, result)
+    except Incomplete as why:
+        result.reason = f"the directory {why}; training starts from zero"
+    result.rejected = [(shown(name), shown(why)) for name, why in result.rejected]
+    return result
+
+
+def _probe(root: Directory, framework: str, world: int | None, result: Probe) -> None:
+    placed: list[_Placed] = []
+    notes: list[str] = []
+    names = root.names()
+    for place in ("", *(name for name in CONTAINERS if names.get(name) == "directory")):
+        _find(root, place, framework, placed, result, notes)
+    placed.sort(key=lambda item: (item.candidate.order.newer, item.path), reverse=True)
+    for at, item in enumerate(placed[:JUDGED_MAX]):
+        try:
+            _judge(root, placed, at, world)
+        except Incomplete as why:
+            result.rejected.append((item.path, str(why)))
+            continue
+        result.pick, result.step = item.path, item.candidate.order.step
+        notes += _written_later(root, item, placed[at + 1 : at + 1 + _LOOKED_BACK])
+        break
+    result.reason = _reason(result, len(placed), notes)
+
+
+def _find(root: Directory, place: str, framework: str, placed: list[_Placed], result: Probe, notes: list[str]) -> None:
+    known = {item.path for item in placed}
+    for finder in FRAMEWORKS[framework]:
+        try:
+            found = _in_place(root, place, finder)
+        except Unreadable as why:
+            notes.append(f"{place or 'the directory'}: {why}")
+            continue
+        for candidate in found.candidates:
+            if (item := _Placed(place, candidate)).path not in known:
+                known.add(item.path)
+                placed.append(item)
+        below = f"{place}/" if place else ""
+        told = frozenset(result.rejected)
+        said = ((below + name, why) for name, why in found.rejected)
+        result.rejected += [item for item in said if item not in told]
+        result.tracker = result.tracker or found.tracker
+        notes += found.notes
+
+
+def _in_place(root: Directory, place: str, finder: Finder) -> Found:
+    with _opened(root, place) as directory:
+        found, cut = finder(directory), directory.cut
+    if cut:
+        found.notes.append(f"{place or 'the directory'} holds more names than are looked at: a newer one may be missed")
+    return found
+
+
+def _judge(root: Directory, placed: list[_Placed], at: int, world: int | None) -> None:
+    """Raises Incomplete."""
+    item = placed[at]
+    with _opened(root, item.place) as place:
+        item.candidate.judge(place)
+        if not item.candidate.in_directory:
+            return
+        with place.open(item.candidate.name) as directory:
+            names = directory.names()
+            count = writers(names)
+            wanted = world if world is not None or count is None else world_of(root, directory)
+    if count is not None and wanted is not None:
+        if count != wanted:
+            raise Incomplete(f"holds the parts of {count} ranks, {wanted} wrote it")
+        return
+    before = _before(placed, at)
+    if before is None:
+        return
+    # Nobody wrote down how many ranks there were: then there were as many as in the checkpoint before.
+    try:
+        with _opened(root, before.path) as directory:
+            missing = item.candidate.lacks(names, directory.names())
+    except Unreadable:
+        return
+    if missing:
+        raise Incomplete(
+            f"{some(missing)} missing, which {shown(before.path)} before it has: a save did not finish (or the world "
+            "became smaller)"
+        )
+
+
+def _before(placed: list[_Placed], at: int) -> _Placed | None:
+    """The next older one of the same series."""
+    mine = placed[at]
+    series = _NUMBERS.sub("#", mine.path)
+    return next(
+        (
+            item
+            for item in placed[at + 1 : at + 1 + _LOOKED_BACK]
+            if _lower(item, mine) and _NUMBERS.sub("#", item.path) == series
+        ),
+        None,
+    )
+
+
+@contextmanager
+def _opened(root: Directory, path: str) -> Iterator[Directory]:
+    """A directory at most two levels below the root, "" for the root itself. Raises Unreadable."""
+    if not path:
+        yield root
+        return
+    first, _, rest = path.partition("/")
+    with root.open(first) as directory, _opened(directory, rest) as found:
+        yield found
+
+
+def _written_later(root: Directory, pick: _Placed, older: list[_Placed]) -> list[str]:
+    """A reused directory: what is older by number was written after the pick."""
+    if pick.place or not pick.candidate.in_directory:
+        return []
+    try:
+        mine = root.stat(pick.candidate.name).mtime_ns
+        for item in older:
+            if not item.place and item.candidate.in_directory and _lower(item, pick):
+                if root.stat(item.candidate.name).mtime_ns <= mine:
+                    continue
+                item.candidate.judge(root)
+                return [f"{shown(item.path)} has a lower number but was written later: is the directory one run's?"]
+    except Incomplete:
+        pass
+    return []
+
+
+def _lower(item: _Placed, than: _Placed) -> bool:
+    return item.candidate.order.number < than.candidate.order.number
+
+
+def _reason(result: Probe, candidates: int, notes: list[str]) -> str:
+    if result.pick is not None:
+        newer = len(result.rejected)
+        said = f"{shown(result.pick)} is the newest complete one of {candidates}"
+        said += f"; {newer} rejected" if newer else ""
+    elif candidates:
+        said = f"none of {candidates} is complete; training starts from zero"
+    elif result.rejected:
+        said = "nothing here can be resumed from; training starts from zero"
+    else:
+        said = "there is no checkpoint here; training starts from zero"
+    return "; ".join([said, *(shown(note) for note in notes)])

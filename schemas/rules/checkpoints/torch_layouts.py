@@ -1,0 +1,158 @@
+"""What trainers on PyTorch save: directories with a step in the name, told apart by their files; Lightning files."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from schemas.rules.checkpoints.candidate import Candidate, Found, directories, lacks_ranks, require_contiguous
+from schemas.rules.checkpoints.dcp import METADATA, is_dcp, judge_dcp
+from schemas.rules.checkpoints.deepspeed import is_deepspeed, judge_deepspeed, judge_inside
+from schemas.rules.checkpoints.marked import MARKER, is_marked, judge_marked, loose_files
+from schemas.rules.checkpoints.names import lightning_step, step_of
+from schemas.rules.checkpoints.trainer import STATE, is_trainer, judge_trainer, require_dcp_below
+from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
+from schemas.rules.checkpoints.whole_files import (
+    SAME_SAVE_NS,
+    refuse_leftovers,
+    require_file,
+    require_shards,
+    require_whole,
+    require_zip,
+)
+
+_RECIPE_DIRECTORY, _RECIPE_FILE = "recipe_state", "recipe_state.pt"
+_EVIDENCE = frozenset((METADATA, STATE, MARKER))
+_RANDOM_PREFIX = "random_states_"
+_RANDOM = re.compile(r"random_states_([0-9]+)\.pkl\Z")
+_ACCELERATE = re.compile(r"checkpoint_[0-9]+\Z")
+_ACCELERATE_FSDP = re.compile(r"(?:pytorch_model_fsdp|optimizer)_[0-9]+\Z")
+_ACCELERATE_MODEL = re.compile(
+    r"(?:model|pytorch_model)(?:_[0-9]+)?(?:-.*)?\.(?:safetensors|bin)\Z|pytorch_model_fsdp_[0-9]+\Z"
+)
+_LIGHTNING_END = ".ckpt"
+
+
+def find_torch(place: Directory, deepspeed: bool = False) -> Found:
+    """deepspeed: whether tags of DeepSpeed count too."""
+    names = place.names()
+    found = directories(
+        {name: kind for name, kind in names.items() if not (name.endswith(_LIGHTNING_END) and kind == "file")},
+        lambda name: None if deepspeed and name.startswith("global_step") else step_of(name),
+        partial(_judge, deepspeed),
+        _lacks,
+    )
+    if names.get(_RECIPE_DIRECTORY) == "directory":
+        _bind_recipe(found)
+    for name, kind in names.items():
+        if kind != "file" or not name.endswith(_LIGHTNING_END):
+            continue
+        if (order := lightning_step(name)) is not None:
+            found.candidates.append(Candidate(name, order, partial(_judge_lightning_file, name), in_directory=False))
+        elif not name.startswith("last"):  # `last.ckpt` is old after a restart: measured, never trusted
+            found.rejected.append((name, "its name tells no step (step=N)"))
+    loose_files(names, found)
+    return found
+
+
+def _lacks(names: Iterable[str], before: Iterable[str]) -> frozenset[str]:
+    """What says by its name alone that it is finished has to have all that the one before it has."""
+    listed = frozenset(names)
+    evidence = listed & _EVIDENCE or any(name.startswith(_RANDOM_PREFIX) for name in listed)
+    return lacks_ranks(listed, before) if evidence else frozenset(before) - listed
+
+
+def _judge(deepspeed: bool, name: str, directory: Directory) -> None:
+    names = directory.names()
+    refuse_leftovers(names)
+    if name.endswith(_LIGHTNING_END):
+        _judge_lightning_directory(directory, names)
+    elif STATE in names:
+        judge_trainer(name, directory)
+    elif METADATA in names:
+        judge_dcp(directory)
+    elif any(inner.startswith(_RANDOM_PREFIX) for inner in names) or (_ACCELERATE.match(name) and not is_dcp(names)):
+        _judge_accelerate(directory, names)
+    elif is_dcp(names):
+        judge_dcp(directory)
+    elif is_deepspeed(names):
+        if not deepspeed:
+            raise Incomplete("is of DeepSpeed, which is not the framework of this group")
+        judge_deepspeed(directory)
+    elif is_trainer(name, names):
+        judge_trainer(name, directory)
+    elif any(inner.endswith(".index.json") for inner in names):
+        raise Incomplete("holds weights only, without optimizer and step: there is nothing to resume")
+    elif is_marked(name, names):
+        judge_marked(name, directory)
+    else:
+        raise Incomplete(
+            "nothing in it tells that it was written to the end: no known layout, no .complete, not named step-N"
+        )
+
+
+def _judge_accelerate(directory: Directory, names: Mapping[str, Kind]) -> None:
+    """Every rank writes its random states, in any order, last."""
+    ranks = [int(match[1]) for name in names if (match := _RANDOM.match(name))]
+    if not ranks:
+        raise Incomplete("random_states_0.pkl, which is written last, is missing")
+    require_contiguous(ranks, "random_states_{}.pkl")
+    require_shards(directory, names)
+    require_whole(directory, names)
+    fsdp = sorted(name for name in names if _ACCELERATE_FSDP.match(name) and names[name] == "directory")
+    for part in fsdp:
+        require_dcp_below(directory, part)
+    if "latest" in names:
+        judge_inside(directory)
+        return
+    if not any(_ACCELERATE_MODEL.match(name) for name in names):
+        raise Incomplete("has no model file")
+    if not any(name.startswith("optimizer") for name in names):
+        raise Incomplete("has no optimizer state")
+
+
+def _judge_lightning_directory(directory: Directory, names: Mapping[str, Kind]) -> None:
+    if "latest" in names:
+        judge_inside(directory)
+        return
+    if "checkpoint" in names and not is_dcp(names):
+        with directory.open("checkpoint") as inner:
+            if is_deepspeed(inner.names()):
+                judge_deepspeed(inner)
+                return
+    judge_dcp(directory)
+    found = require_file(directory, "meta.pt")
+    require_zip(directory, "meta.pt", found.size, alone=False)
+
+
+def _judge_lightning_file(name: str, place: Directory) -> None:
+    require_zip(place, name, require_file(place, name).size, alone=True)
+
+
+def _bind_recipe(found: Found) -> None:
+    """torchtune keeps one recipe_state for all epochs, written after the weights: it belongs to the newest alone."""
+    epochs = [item for item in found.candidates if item.name.startswith(("epoch_", "step_"))]
+    newest = max((item.order.newer for item in epochs), default=None)
+    for item in epochs:
+        judge = partial(_judge_recipe, item.name, item.order.newer == newest)
+        found.candidates[found.candidates.index(item)] = Candidate(item.name, item.order, judge)
+
+
+def _judge_recipe(name: str, newest: bool, place: Directory) -> None:
+    with place.open(name) as directory:
+        names = directory.names()
+        refuse_leftovers(names)
+        if is_dcp(names):
+            judge_dcp(directory)
+            return
+        require_shards(directory, names)
+        if not any(inner.endswith(".index.json") for inner in names):
+            raise Incomplete("has no index of its weights (model.safetensors.index.json)")
+        require_whole(directory, names)
+        written_ns = max(directory.stat(inner).mtime_ns for inner in names)
+    if not newest:
+        raise Incomplete(f"{_RECIPE_DIRECTORY}/{_RECIPE_FILE}, one for all, belongs to a newer one")
+    with place.open(_RECIPE_DIRECTORY) as recipe:
+        state = require_file(recipe, _RECIPE_FILE)
+        require_zip(recipe, _RECIPE_FILE, state.size, alone=True)
+    if state.mtime_ns + SAME_SAVE_NS < written_ns:
+        raise Incomplete(f"{_RECIPE_DIRECTORY}/{_RECIPE_FILE}, which is written last, is older than its weights")

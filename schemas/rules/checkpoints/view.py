@@ -1,0 +1,55 @@
+"""What the rules see of a directory, whoever reads it.
+
+Incomplete       is raised when a checkpoint cannot be taken as complete; its text is the reason, for people
+`- Unreadable    is raised when something cannot be read: it is missing, a link, no regular file, too large
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol, Self
+
+Kind = Literal["file", "directory", "link", "other"]
+
+# Names of one directory. What is beyond is not looked at, and that is said.
+NAMES_MAX = 100_000
+
+
+class Incomplete(Exception):
+    """str() is the reason: what is wrong, with the name of the file."""
+
+
+class Unreadable(Incomplete):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """size in bytes; mtime_ns: of the last write, by the clock of whoever holds the disk."""
+
+    kind: Kind
+    size: int
+    mtime_ns: int
+
+
+class Directory(Protocol):
+    """One directory. Names are single segments; nothing here follows a link. To be closed by `with`."""
+
+    @property
+    def cut(self) -> bool:
+        """More than NAMES_MAX names: `names` has the first of them."""
+
+    def names(self) -> Mapping[str, Kind]: ...
+
+    def stat(self, name: str) -> Stat:
+        """Raises Unreadable."""
+
+    def read(self, name: str, at: int, length: int) -> bytes:
+        """Bytes of a regular file from offset `at`, fewer at its end; a negative `at` counts from the end. Raises
+        Unreadable."""
+
+    def open(self, name: str) -> "Directory":
+        """Raises Unreadable."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...

@@ -1,0 +1,15 @@
+"""JAX: one process a node, which owns the node's cards. `jax.distributed.initialize()` reads the coordinator by itself;
+the counts are given as texts that the script passes on."""
+
+from schemas.rules.frameworks.parameters import Parameters
+from schemas.rules.frameworks.placement import Given, Placement
+
+
+def given(parameters: Parameters, placement: Placement) -> Given:
+    return Given(
+        env={
+            "JAX_COORDINATOR_ADDRESS": f"{placement.master_addr}:{placement.port(0)}",
+            "JAX_NUM_PROCESSES": str(placement.nodes),
+            "JAX_PROCESS_ID": str(placement.rank),
+        }
+    )

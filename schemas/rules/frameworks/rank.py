@@ -1,0 +1,118 @@
+"""All that one rank is started with. The agent starts it by this, and `heteroflow render` prints it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from schemas.rules.allowed_paths import IN_TASK_PATHS
+from schemas.rules.environment import rank_environment
+from schemas.rules.frameworks import given_to
+from schemas.rules.frameworks.placement import FILES_IN_CONTAINER, Placement
+from schemas.rules.hyper_params import FILE_NAME, as_json, needs_file
+
+CHECKPOINT_IN_TASK, DATASET_IN_TASK = IN_TASK_PATHS
+# Of a program on the host: not the agent's own environment, which is none of a task's business.
+HOST_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+# What the agent puts beside the files, for every task.
+REPORT_PIPE, REPORT_MODULE = "report", "heteroflow_report.py"
+
+
+class MountPoint(NamedTuple):
+    source: str
+    target: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RankStart:
+    """argv empty where shell is a text for /bin/sh -c. files: text by name, in the placement's files_dir; a container
+    sees that directory at FILES_IN_CONTAINER, which is no part of mounts. cwd "" where the document names none."""
+
+    argv: tuple[str, ...]
+    shell: str
+    env: dict[str, str]
+    mounts: tuple[MountPoint, ...]
+    files: dict[str, str]
+    cwd: str
+
+    @staticmethod
+    def given_mount(source: str) -> MountPoint:
+        """How a container sees its files. source: their directory on the host."""
+        return MountPoint(source, FILES_IN_CONTAINER, True)
+
+
+def mount_points(document: Mapping[str, Any], checkpoint_path: str | None) -> tuple[MountPoint, ...]:
+    """checkpoint_path: of the host, None where the group has none."""
+    body = document.get(document.get("task_type", "training")) or {}
+    sources = {"checkpoint_path": checkpoint_path, "dataset_path": body.get("dataset_path")}
+    own = [
+        MountPoint(source, target, field == "dataset_path")
+        for target, field in IN_TASK_PATHS.items()
+        if (source := sources[field])
+    ]
+    return (*own, *(MountPoint(m["source"], m["target"], m["read_only"]) for m in document["task"].get("mounts", ())))
+
+
+def in_task(path: str | None, mounts: tuple[MountPoint, ...]) -> str | None:
+    """A path of the host as a container sees it."""
+    for mount in mounts:
+        root = mount.source.rstrip("/")
+        if path is not None and (path == mount.source or path.startswith(root + "/")):
+            return mount.target + path[len(root) :]
+    return path
+
+
+def rank_start(
+    document: Mapping[str, Any], placement: Placement, host_paths: bool, host: Mapping[str, str]
+) -> RankStart:
+    """document: normalised; placement: its paths are those of the host, and come out as the task sees them; host:
+    variables of a program on the host, beneath all others. Raises PlacementIncomplete."""
+    task = document["task"]
+    mounts = mount_points(document, placement.checkpoint_path)
+    seen = placement if host_paths else _inside(placement, mounts)
+    given = given_to(document, seen)
+    hyper_params: Mapping[str, str] = (document.get("training") or {}).get("hyper_params") or {}
+    files = dict(given.files)
+    if needs_file(hyper_params, task.get("env") or {}):
+        files[FILE_NAME] = as_json(hyper_params) + "\n"
+    env = rank_environment(
+        document,
+        group_id=seen.group_id,
+        attempt=seen.attempt,
+        rank=seen.rank,
+        n_nodes=seen.nodes,
+        per_node_gpu=seen.cards,
+        master_addr=seen.master_addr,
+        master_port=seen.port(0),
+        checkpoint_path_in_task=seen.checkpoint_path,
+        dataset_path_in_task=seen.dataset_path,
+        resume=seen.resume,
+        gpus=seen.gpus,
+        simulated_gpus=seen.simulated_gpus,
+        given=given,
+        files_dir=seen.files_dir,
+    )
+    env["HETEROFLOW_REPORT"] = f"{seen.files_dir}/{REPORT_PIPE}"
+    env["PYTHONPATH"] = ":".join(filter(None, (seen.files_dir, env.get("PYTHONPATH"))))
+    command = task["command"]
+    return RankStart(
+        argv=() if isinstance(command, str) else tuple(command),
+        shell=command if isinstance(command, str) else "",
+        # A container has its image's beneath.
+        env={**host, **env} if host_paths else env,
+        mounts=mounts,
+        files=files,
+        cwd=task.get("working_dir") or "",
+    )
+
+
+def _inside(placement: Placement, mounts: tuple[MountPoint, ...]) -> Placement:
+    return replace(
+        placement,
+        checkpoint_path=CHECKPOINT_IN_TASK if placement.checkpoint_path else None,
+        dataset_path=DATASET_IN_TASK if placement.dataset_path else None,
+        resume=in_task(placement.resume, mounts),
+        files_dir=FILES_IN_CONTAINER,
+    )

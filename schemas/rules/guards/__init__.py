@@ -1,0 +1,90 @@
+"""Guards of a training command (SPEC G3, G6): pure rules that see what a launcher would do before it does it.
+
+The page for users is docs/guards.md; where a rule was measured with a real launcher, tests/data/guards says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from schemas.errors import Finding
+from schemas.rules.guards.calls import Walk, walk
+from schemas.rules.guards.judge import Judge, Shape
+from schemas.rules.guards.launch import MPI_KINDS, PADDLE_KINDS, TORCH_KINDS, Launch
+from schemas.rules.guards.launcher_choice import SCRIPT, judge_choice, launches_of
+from schemas.rules.guards.other_worlds import deepspeed, mpi, paddle
+from schemas.rules.guards.parallelism import judge_parameters
+from schemas.rules.guards.shell import Simple
+from schemas.rules.guards.torch_world import accelerate, torchrun
+from schemas.rules.guards.variables import judge_variables
+from schemas.rules.guards.words import Unknowns, Unreadable
+from schemas.rules.hyper_params import variable_name
+
+_WORLDS = {
+    **dict.fromkeys(TORCH_KINDS, torchrun),
+    "accelerate": accelerate,
+    "deepspeed": deepspeed,
+    **dict.fromkeys(PADDLE_KINDS, paddle),
+    **dict.fromkeys(MPI_KINDS, mpi),
+}
+
+# What training.launcher may say; `script`: the script itself starts one process a card.
+LAUNCHERS = (*_WORLDS, SCRIPT)
+
+__all__ = ["LAUNCHERS", "command_findings"]
+
+
+def command_findings(
+    training: Mapping[str, Any], task: Mapping[str, Any], framework: str
+) -> tuple[list[Finding], list[Finding]]:
+    """Errors and warnings. training, task: normalised, without the fields that were refused. framework: the declared
+    one, "" where it is none. Total: no input raises."""
+    shape = Shape(framework, training.get("n_nodes"), training.get("per_node_gpu"), "image" in task)
+    parameters: Mapping[str, str] = training.get("hyper_params", {})
+    environment = _known(shape, parameters, task.get("env", {}))
+    command: str | Sequence[str] | None = task.get("command")
+    found: Walk | None = None
+    launches: list[Launch] = []
+    judge = Judge(shape, Unknowns(), environment)
+    if command is not None:
+        try:
+            found = walk(command, environment)
+        except (Unreadable, RecursionError) as error:
+            said = f"cannot be read as a shell reads it ({error}), so its launcher is not checked"
+            judge.warn("unreadable_command", said, "Close its quotes and brackets, or put it into a script.")
+        else:
+            judge.unknowns = found.unknowns
+            launches = launches_of(found)
+            judge_choice(found, launches, training.get("launcher"), judge)
+            for launch in launches:
+                _WORLDS[launch.kind](launch, judge)
+            judge_variables(found, launches, judge)
+            _shell_of(command, found, judge)
+    judge_parameters(parameters, found, launches, judge)
+    return judge.errors, judge.warnings
+
+
+def _known(shape: Shape, parameters: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Variables whose value is the same on every node and known now."""
+    known = dict(env) | {variable_name(key): value for key, value in parameters.items()}
+    for names, count in (
+        (("NNODES", "PET_NNODES", "PADDLE_NNODES"), shape.nodes),
+        (("NPROC_PER_NODE", "LOCAL_WORLD_SIZE", "PET_NPROC_PER_NODE", "PADDLE_NPROC_PER_NODE"), shape.cards),
+        (("WORLD_SIZE",), shape.world),
+    ):
+        if count is not None:
+            known |= dict.fromkeys(names, str(count))
+    return known
+
+
+def _shell_of(command: str | Sequence[str], found: Walk, judge: Judge) -> None:
+    if not isinstance(command, str):
+        return
+    nodes = [node for item in found.items or [] for _, pipe in item.parts for node in pipe.commands]
+    outer = {node.number for node in nodes if isinstance(node, Simple)}
+    for call in found.calls:
+        if call.simple.number in outer and call.program == "set" and "pipefail" in call.words:
+            said = "sets pipefail, which the /bin/sh of Debian and Ubuntu does not know: it would end with code 2"
+            judge.warn("needs_bash", said, "Write bash -o pipefail -c '…' around the command.")
+    if "\r\n" in command:
+        said = "has line ends of Windows: a shell takes the carriage return as part of the last word of each line"
+        judge.warn("carriage_return", said, "Save it with Unix line ends.")

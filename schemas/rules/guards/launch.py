@@ -1,0 +1,103 @@
+"""Which launcher a call is, how it was told the world, and what it runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemas.rules.guards.calls import LAUNCHERS, Call, base_name, is_python
+from schemas.rules.guards.options import ACCELERATE, DEEPSPEED, MPI, PADDLE, TORCHRUN, Grammar, Options, read_options
+
+_MODULES = {
+    "torch.distributed.run": "torch.distributed.run",
+    "torch.distributed.launch": "torch.distributed.launch",
+    "accelerate.commands.launch": "accelerate",
+    "accelerate.commands.accelerate_cli": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed",
+    "paddle.distributed.launch": "paddle.distributed.launch",
+    "paddle.distributed.fleet.launch": "fleetrun",
+    "horovod.runner": "horovodrun",
+}
+_GRAMMARS: dict[str, Grammar] = {
+    **dict.fromkeys(("torchrun", "torch.distributed.run", "torch.distributed.launch"), TORCHRUN),
+    "accelerate": ACCELERATE,
+    "deepspeed": DEEPSPEED,
+    **dict.fromkeys(("paddle.distributed.launch", "fleetrun"), PADDLE),
+    **dict.fromkeys(("mpirun", "horovodrun"), MPI),
+}
+TORCH_KINDS = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
+PADDLE_KINDS = ("paddle.distributed.launch", "fleetrun")
+MPI_KINDS = ("mpirun", "horovodrun")
+_PYTHON_OPTIONS_WITH_VALUES = "WX"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """kind: a key of the grammars. script: what it runs and its arguments."""
+
+    kind: str
+    options: Options
+    call: Call
+
+    @property
+    def script(self) -> list[str]:
+        return self.options.rest
+
+
+@dataclass(frozen=True, slots=True)
+class Python:
+    """kind: "script", "module" or "inline" (-c, or standard input). name: of the first two."""
+
+    kind: str
+    name: str
+    rest: list[str]
+
+
+def launch_of(call: Call) -> Launch | None:
+    found = named_launcher(call.words)
+    if found is None:
+        return None
+    kind, words = found
+    return Launch(kind, read_options(words, _GRAMMARS[kind]), call)
+
+
+def named_launcher(words: Sequence[str]) -> tuple[str, Sequence[str]] | None:
+    """(kind, the words behind it), where the words call a launcher."""
+    if not words:
+        return None
+    program, rest = base_name(words[0]), words[1:]
+    if is_python(program):
+        python = python_call(words)
+        if python.kind == "module" and python.name in _MODULES:
+            kind = _MODULES[python.name]
+            behind = python.rest[1:] if python.name.endswith("_cli") and python.rest[:1] == ["launch"] else python.rest
+            return (kind, behind) if python.name != "accelerate.commands.accelerate_cli" or behind else None
+        if python.kind == "script" and "/" in python.name and base_name(python.name) in LAUNCHERS:
+            return named_launcher([python.name, *python.rest])
+        return None
+    if program == "accelerate":
+        return ("accelerate", rest[1:]) if rest[:1] == ["launch"] else None
+    kind = {"accelerate-launch": "accelerate", "mpiexec": "mpirun", "orterun": "mpirun"}.get(program, program)
+    return (kind, rest) if kind in _GRAMMARS else None
+
+
+def python_call(words: Sequence[str]) -> Python:
+    """What an interpreter is told to run."""
+    at = 1
+    while at < len(words) and words[at].startswith("-") and len(words[at]) > 1:
+        word = words[at]
+        at += 1
+        if word.startswith("--"):
+            at += "=" not in word and word == "--check-hash-based-pycs"
+            continue
+        for position, letter in enumerate(word[1:], 1):
+            attached = word[position + 1 :]
+            if letter == "c":
+                return Python("inline", "", [])
+            if letter == "m":
+                rest = list(words[at:])
+                return Python("module", attached or "".join(rest[:1]), rest if attached else rest[1:])
+            if letter in _PYTHON_OPTIONS_WITH_VALUES:
+                at += not attached
+                break
+    if at >= len(words) or words[at] == "-":
+        return Python("inline", "", [])
+    return Python("script", words[at], list(words[at + 1 :]))

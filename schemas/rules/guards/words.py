@@ -1,0 +1,285 @@
+"""Words of a shell line: quoting, variables, and what of them can be known before the line is run.
+
+What cannot be known (a variable of the image, the output of a program) is kept as one private character that stands for
+it, so that it travels through nested shells and is never taken for text.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from schemas.rules.environment import PER_PROCESS_NAMES
+from schemas.rules.guards.arithmetic import evaluated
+
+_FIRST, _LAST = 0xF0000, 0xFFFFD
+_PRIVATE = re.compile(f"[{chr(_FIRST)}-{chr(_LAST)}]")
+_PLAIN = re.compile(rf"[^\s;&|<>()\\'\"$`{chr(_FIRST)}-{chr(_LAST)}]+")
+_IN_QUOTES = re.compile(rf"[^\"\\$`{chr(_FIRST)}-{chr(_LAST)}]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-=?])(.*))?\Z", re.DOTALL)
+_SPECIAL = "@*#?!$-0123456789"
+_EXPANDED_MAX = 256 * 1024  # of one word; `A=$A$A` a few times over is more than any memory
+_LABEL_MAX = 40
+METACHARACTERS = " \t\n;&|<>()"
+
+
+class Unreadable(Exception):
+    """Is raised when a line is no shell grammar, or none that is known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """kind: "text", "variable" (text is its name), "sum" (of $((…))) or "unknown" (text says what it is). default: of
+    ${NAME:-default}."""
+
+    kind: str
+    text: str
+    quoted: bool
+    default: "tuple[Part, ...] | None" = None
+
+
+Word = tuple[Part, ...]
+
+
+class Unknowns:
+    """The private characters of one command, each with the name of what it stands for and whether it was quoted; and
+    the numbers of its parts."""
+
+    def __init__(self) -> None:
+        self._numbers = 0
+        self._marks: dict[tuple[str, bool], str] = {}
+        self._names: dict[str, tuple[str, bool]] = {}
+
+    def number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def mark(self, name: str, quoted: bool) -> str:
+        key = (name, quoted)
+        if key not in self._marks:
+            if _FIRST + len(self._marks) > _LAST:
+                raise Unreadable("more unknown values than can be told apart")
+            self._marks[key] = mark = chr(_FIRST + len(self._marks))
+            self._names[mark] = key
+        return self._marks[key]
+
+    def name(self, mark: str) -> tuple[str, bool]:
+        return self._names.get(mark, ("?", False))
+
+    def names(self, text: str) -> list[str]:
+        """Of the unknowns in a text, each once, in their order."""
+        return list(dict.fromkeys(self.name(mark)[0] for mark in _PRIVATE.findall(text)))
+
+    def quoted(self, text: str) -> list[str]:
+        return [name for name, quoted in map(self.name, _PRIVATE.findall(text)) if quoted]
+
+    def shown(self, text: str) -> str:
+        """A text for people: unknowns in their spelling, nothing that drives a terminal."""
+        words = _PRIVATE.sub(lambda found: _spelled(self.name(found.group())[0]), text)
+        words = words if words.isprintable() else ascii(words)[1:-1]
+        return words if len(words) <= 80 else words[:80] + "…"
+
+
+def _spelled(name: str) -> str:
+    return f"${name}" if _NAME.fullmatch(name) else name
+
+
+def is_known(text: str) -> bool:
+    return _PRIVATE.search(text) is None
+
+
+def is_one_unknown(text: str) -> bool:
+    return _PRIVATE.fullmatch(text) is not None
+
+
+def without_private(text: str) -> str:
+    """A user's own text, in which no private character stands for anything."""
+    return _PRIVATE.sub("\ufffd", text)
+
+
+def expand(word: Word, value_of: Callable[[str], str | None], unknowns: Unknowns, split: bool = True) -> list[str]:
+    """The fields a shell makes of a word. value_of: None where it cannot be known."""
+    fields: list[str] = []
+    current: str | None = None
+    for part in word:
+        if part.kind == "text":
+            if part.text or part.quoted:
+                current = (current or "") + part.text
+            continue
+        text = _value(part, value_of, unknowns)
+        if len(text) + len(current or "") > _EXPANDED_MAX:
+            raise Unreadable("its variables expand to more than can be followed")
+        if part.quoted or not split:
+            current = (current or "") + text
+            continue
+        pieces = text.split()
+        if text[:1].isspace() and current is not None:
+            fields.append(current)
+            current = None
+        for at, piece in enumerate(pieces):
+            if at:
+                fields.append(current or "")
+                current = None
+            current = (current or "") + piece
+        if pieces and text[-1:].isspace():
+            fields.append(current or "")
+            current = None
+    if current is not None:
+        fields.append(current)
+    return fields
+
+
+def _value(part: Part, value_of: Callable[[str], str | None], unknowns: Unknowns) -> str:
+    if part.kind == "sum":
+        known = evaluated(part.text, value_of)
+        return known if known is not None else unknowns.mark(_label(f"$(({part.text}))"), part.quoted)
+    if part.kind == "unknown":
+        return unknowns.mark(part.text, part.quoted)
+    value = value_of(part.text)
+    if value is None and part.text in PER_PROCESS_NAMES and part.default is not None:
+        value = ""  # no node has it, so the default is what every node gets
+    if value is None:
+        return unknowns.mark(part.text, part.quoted)
+    if not value and part.default is not None:
+        return "".join(expand(part.default, value_of, unknowns, split=False))
+    # Its own unknowns are as quoted as the place they come to.
+    return _PRIVATE.sub(lambda found: unknowns.mark(unknowns.name(found.group())[0], part.quoted), value)
+
+
+class Scanner:
+    """Reads words at a position of a text."""
+
+    def __init__(self, text: str, unknowns: Unknowns) -> None:
+        self.text, self.unknowns, self.at = text, unknowns, 0
+
+    def word(self) -> Word:
+        parts: list[Part] = []
+        while self.at < len(self.text) and self.text[self.at] not in METACHARACTERS:
+            self._piece(parts)
+        return tuple(parts)
+
+    def _piece(self, parts: list[Part]) -> None:
+        character = self.text[self.at]
+        if character == "\\":
+            if self.text[self.at + 1 : self.at + 2] != "\n":
+                parts.append(Part("text", self.text[self.at + 1 : self.at + 2], True))
+            self.at += 2
+        elif character == "'":
+            self._until_quote(parts, self.at + 1)
+        elif character == '"':
+            self.at += 1
+            self._double(parts)
+        elif character == "$" and self.text[self.at + 1 : self.at + 2] in ("'", '"'):
+            self.at += 1
+            if self.text[self.at] == "'":
+                self._until_quote(parts, self.at + 1)
+            else:
+                self.at += 1
+                self._double(parts)
+        elif character in "$`" or not is_known(character):
+            parts.append(self._dollar(quoted=False))
+        else:
+            self._run(parts, _PLAIN, quoted=False)
+
+    def _run(self, parts: list[Part], run: re.Pattern[str], quoted: bool) -> None:
+        found = run.match(self.text, self.at)
+        end = found.end() if found else self.at + 1
+        parts.append(Part("text", self.text[self.at : end], quoted))
+        self.at = end
+
+    def _until_quote(self, parts: list[Part], start: int) -> None:
+        end = self.text.find("'", start)
+        if end < 0:
+            raise Unreadable("a quote ' is not closed")
+        parts.append(Part("text", "", True))
+        for character in re.split(f"({_PRIVATE.pattern})", self.text[start:end]):
+            if is_one_unknown(character):
+                parts.append(Part("unknown", self.unknowns.name(character)[0], True))
+            elif character:
+                parts.append(Part("text", character, True))
+        self.at = end + 1
+
+    def _double(self, parts: list[Part]) -> None:
+        parts.append(Part("text", "", True))
+        while self.at < len(self.text):
+            character = self.text[self.at]
+            if character == '"':
+                self.at += 1
+                return
+            if character == "\\" and self.text[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
+                if self.text[self.at + 1] != "\n":
+                    parts.append(Part("text", self.text[self.at + 1], True))
+                self.at += 2
+            elif character in "$`" or not is_known(character):
+                parts.append(self._dollar(quoted=True))
+            else:
+                self._run(parts, _IN_QUOTES, quoted=True)
+        raise Unreadable('a quote " is not closed')
+
+    def _dollar(self, quoted: bool) -> Part:
+        """At a dollar, a backtick or a private character."""
+        if not is_known(character := self.text[self.at]):
+            self.at += 1
+            return Part("unknown", self.unknowns.name(character)[0], quoted)
+        if character == "`":
+            end = self._closing(self.at + 1, "`")
+            start, self.at = self.at, end
+            return Part("unknown", _label(self.text[start:end]), quoted)
+        following = self.text[self.at + 1 : self.at + 2]
+        if following == "(":
+            start, end = self.at, self._closing(self.at + 2, ")")
+            self.at = end
+            inner = self.text[start + 3 : end - 2]
+            is_sum = self.text.startswith("((", start + 1) and self.text.endswith("))", start, end) and is_known(inner)
+            return Part("sum", inner, quoted) if is_sum else Part("unknown", _label(self.text[start:end]), quoted)
+        if following == "{":
+            start, end = self.at, self._closing(self.at + 2, "}")
+            self.at = end
+            return self._braced(self.text[start + 2 : end - 1], quoted)
+        if name := _NAME.match(self.text, self.at + 1):
+            self.at = name.end()
+            return Part("variable", name.group(), quoted)
+        if following and following in _SPECIAL:
+            self.at += 2
+            return Part("unknown", f"${following}", quoted)
+        self.at += 1
+        return Part("text", "$", quoted)
+
+    def _braced(self, inner: str, quoted: bool) -> Part:
+        if (found := _BRACED.match(inner)) is None:
+            return Part("unknown", f"${{{inner[:_LABEL_MAX]}}}", quoted)
+        name, operator, rest = found.groups()
+        default = None
+        if operator in ("-", ":-", "=", ":="):
+            scanner = Scanner(f'"{rest}"' if '"' not in rest else rest, self.unknowns)
+            default = scanner.word()
+        return Part("variable", name, quoted, default)
+
+    def _closing(self, start: int, closer: str) -> int:
+        """Behind the character that closes what began before `start`; quotes and nesting inside are honoured."""
+        opener = {")": "(", "}": "{"}.get(closer)
+        depth, at = 1, start
+        while at < len(self.text):
+            character = self.text[at]
+            if character == "\\":
+                at += 1
+            elif character == "'" and closer != "`":
+                at = self.text.find("'", at + 1)
+                if at < 0:
+                    break
+            elif character == '"' and closer != "`":
+                at += 1
+                while at < len(self.text) and self.text[at] != '"':
+                    at += 2 if self.text[at] == "\\" else 1
+            elif character == closer:
+                depth -= 1
+                if not depth:
+                    return at + 1
+            elif character == opener:
+                depth += 1
+            at += 1
+        raise Unreadable(f"{closer} is missing")
+
+
+def _label(label: str) -> str:
+    return label if len(label) <= _LABEL_MAX else label[:_LABEL_MAX] + "…"

@@ -1,0 +1,50 @@
+"""A document on its way to an agent, as JSON: numbers leave in the spelling they came in."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.lexemes import Number, Plain, is_json_number
+from schemas.task_group import readers
+from schemas.task_group.fields import SECTIONS
+
+_TYPED = frozenset(("true", "false"))
+
+
+def encode_document(document: object) -> bytes:
+    """Strict JSON of a document as read. An unquoted YAML scalar becomes what its field holds: text stays text."""
+    return _json(_settled(document)).encode("ascii")
+
+
+def _settled(document: object) -> object:
+    if not isinstance(document, Mapping):
+        return document
+    settled: dict[Any, Any] = {}
+    for key, value in document.items():
+        inner = isinstance(value, Mapping) and key in SECTIONS and key != ""
+        settled[key] = (
+            {name: _settle(key, name, item) for name, item in value.items()} if inner else _settle("", key, value)
+        )
+    return settled
+
+
+def _settle(section: str, name: object, value: object) -> object:
+    """Whole numbers and truth values are typed by their field; everywhere else the text is what was meant."""
+    if not isinstance(value, Plain):
+        return value
+    reader = SECTIONS[section].fields.get(name) if isinstance(name, str) else None
+    if reader is readers.truth and value in _TYPED:
+        return value == "true"
+    if isinstance(reader, readers.WholeNumber) and is_json_number(value):
+        return Number(value)
+    return str(value)
+
+
+def _json(value: object) -> str:
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{json.dumps(str(key))}:{_json(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(_json(item) for item in value) + "]"
+    return json.dumps(str(value) if isinstance(value, str) else value, allow_nan=False)

@@ -1,0 +1,49 @@
+"""What to say about a field the document does not have: where it belongs, or what was meant."""
+
+from difflib import get_close_matches
+
+from schemas.errors import Finding
+from schemas.task_group.fields import SECTIONS
+from schemas.task_group.readers import shown
+
+_KEY_SHOWN = 80
+_KEY_COMPARED = 60
+
+
+def unknown_field(section: str, key: object) -> tuple[Finding, str | None]:
+    """The finding, and the dotted field that was surely meant, if there is one."""
+    name = str(key) if isinstance(key, str) else shown(key)
+    place = dotted(section, name[:_KEY_SHOWN] if name.isprintable() else ascii(name)[:_KEY_SHOWN])
+    code, meant, said, hint = _meant(section, name)
+    return Finding(code, place, f"{place} is not a field here{said}", hint), meant
+
+
+def _meant(section: str, name: str) -> tuple[str, str | None, str, str]:
+    """Code, the field that was meant, how to say so, and what to do."""
+    here = SECTIONS[section]
+    if (ours := here.elsewhere.get(name)) is not None:
+        return "unknown_field", dotted(section, ours), f" (did you mean {ours}?)", f"Rename it to {ours}."
+    if (advice := here.advice.get(name)) is not None:
+        return "unknown_field", None, "", f"{advice[0].upper()}{advice[1:]}."
+    homes = [dotted(other, name) for other, fields in SECTIONS.items() if other != section and name in fields.fields]
+    if homes:
+        where = f"in {homes[0]}" if "." in homes[0] else "at the top level"
+        return "misplaced_field", homes[0], f" (it belongs {where})", f"Put it {where}."
+    if len(name) <= _KEY_COMPARED:
+        spelled = name.lower().replace("-", "_")
+        if close := get_close_matches(spelled, list(here.fields), n=1, cutoff=0.72):
+            return (
+                "unknown_field",
+                dotted(section, close[0]),
+                f" (did you mean {close[0]}?)",
+                f"Rename it to {close[0]}.",
+            )
+        for other, fields in SECTIONS.items():
+            if other != section and (near := get_close_matches(spelled, list(fields.fields), n=1, cutoff=0.85)):
+                field = dotted(other, near[0])
+                return "unknown_field", None, f" (did you mean {field}?)", f"Rename it and move it to {field}."
+    return "unknown_field", None, "", f"Remove it. Fields here: {', '.join(here.fields)}."
+
+
+def dotted(section: str, name: str) -> str:
+    return f"{section}.{name}" if section else name

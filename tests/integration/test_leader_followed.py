@@ -1,0 +1,21 @@
+"""Who only waits for changes of the leader hears of them again after its voter was restarted."""
+
+from pathlib import Path
+
+from tests.integration.voters import eventually, voters
+
+
+async def test_a_silent_follower_of_the_leader_outlives_its_voter(tmp_path: Path) -> None:
+    """Controllers call nothing while another host leads; without a session they would never learn that theirs does."""
+    async with voters(tmp_path, 1) as mesh:
+        mesh.start_all()
+        client = mesh.client(1)
+        await client.connect()
+        await eventually(lambda: client.leader is not None, 15, "the first leader")
+        first = client.leader
+        mesh.kill(1)
+        while await client.leader_change() is not None:
+            pass
+        mesh.start(1)
+        heard = await client.leader_change()
+        assert heard is not None and first is not None and heard.term > first.term

@@ -1,0 +1,115 @@
+"""The stall alert on a real mesh with real processes, its limits shortened by flags."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.mesh_fixture import RunningMesh, descendants, eventually, shell_group
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+# Above what a busy machine may hold a trainer up by; far below the pauses that are to be told apart.
+STALL_S = 5.0
+FLAGS = ("--telemetry-every", "0.3", "--stall-after", str(STALL_S))
+EXAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "examples"
+
+
+@pytest.fixture
+async def mesh(tmp_path):
+    running = RunningMesh(tmp_path, n=3, guard_flags=FLAGS)
+    running.loopback._command = _with_flags(running.loopback._command)  # type: ignore[method-assign]
+    async with running:
+        yield running
+
+
+def _with_flags(command: Any) -> Any:
+    return lambda node: [*command(node), *FLAGS]
+
+
+def trainer(mesh: RunningMesh, name: str, *words: str, n_nodes: int = 1) -> dict[str, Any]:
+    group = shell_group(name, mesh.directory, "", n_nodes)
+    group["task"] |= {"command": [sys.executable, *words], "env": {"PYTHONPATH": str(EXAMPLES)}}
+    return group
+
+
+async def alerts(mesh: RunningMesh, node: int = 3, state: str = "raised") -> list[dict[str, Any]]:
+    answer = await mesh.nodes[node - 1].call("GET", f"/alerts?state={state}")
+    assert answer.status == 200, answer
+    found: list[dict[str, Any]] = answer.value["alerts"]
+    return found
+
+
+async def test_a_rank_that_stops_before_its_all_reduce(mesh):
+    words = [str(EXAMPLES / "train_numpy.py"), "--step-delay", "20"]
+    body = trainer(mesh, "stuck", *words, n_nodes=2)
+    body["training"]["hyper_params"] = {"steps": "1000000"}
+    group_id = await mesh.submit(body)
+    group = await mesh.status(group_id, "running")
+
+    async def step_beyond(step: int) -> int | None:
+        said = (await mesh.nodes[2].call("GET", f"/telemetry?group={group_id}")).value["groups"]
+        return said[0]["step"] if said and (said[0]["step"] or 0) > step else None
+
+    reached = await eventually(lambda: step_beyond(20), 40.0, lambda: "steps in telemetry")
+    host = next(node for node in mesh.nodes if node.name == group["nodes"][1])
+    rank_1 = [pid for pid in descendants(host.guard.pid) if _runs(pid, "train_numpy.py")]
+    assert rank_1
+    _send(rank_1, signal.SIGSTOP)
+    try:
+
+        async def risen() -> dict[str, Any] | None:
+            return next((alert for alert in await alerts(mesh) if alert["group_id"] == group_id), None)
+
+        alert = await eventually(risen, 30.0, lambda: "the alert")
+        assert (alert["rule"], alert["attempt"], alert["state"]) == ("stalled", 1, "raised")
+        assert "no step for" in alert["text"] and "every rank" in alert["text"]
+        assert [found["id"] for found in await alerts(mesh, node=1)] == [alert["id"]]
+    finally:
+        _send(rank_1, signal.SIGCONT)
+
+    async def cleared() -> bool:
+        return not await alerts(mesh)
+
+    await eventually(cleared, 20.0, lambda: "the alert to clear")
+    await eventually(lambda: step_beyond(reached + 20), 20.0, lambda: "steps after the stop")
+    assert [found["state"] for found in await alerts(mesh, state="all")] == ["cleared"]
+
+
+async def test_what_only_looks_like_a_stall(mesh):
+    script = str(Path(__file__).with_name("paced_trainer.py"))
+    kinds = ("slow_start", "checkpoint", "held_back", "hang")
+    groups = {kind: await mesh.submit(trainer(mesh, kind.replace("_", "-"), script, kind)) for kind in kinds}
+    hang = groups.pop("hang")
+    seen: set[str] = set()
+
+    async def ended() -> bool:
+        seen.update(alert["group_id"] for alert in await alerts(mesh, state="all"))
+        states = [(await mesh.group(group_id))["status"] for group_id in groups.values()]
+        assert "failed" not in states, states
+        return states == ["completed"] * len(groups)
+
+    await eventually(ended, 60.0, lambda: "the healthy ones to complete", every_s=0.2)
+
+    async def hang_is_seen() -> bool:
+        seen.update(alert["group_id"] for alert in await alerts(mesh, state="all"))
+        return hang in seen
+
+    await eventually(hang_is_seen, 30.0, lambda: "the one that hangs")
+    assert seen == {hang}
+
+
+def _send(pids: list[int], number: int) -> None:
+    for pid in pids:
+        os.kill(pid, number)
+
+
+def _runs(pid: int, script: str) -> bool:
+    """The program and its workers, and no shim that carries its name in an argument."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(word.endswith(script.encode()) for word in words[1:2])

@@ -1,0 +1,349 @@
+"""Each claim step on a real file system and real sockets, and the deadline of a step that hangs."""
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from agentd.claims.checkpoint_probe import newest_complete
+from agentd.claims.claimer import Claimer, ClaimRequest, HeldClaim
+from agentd.claims.deadline_thread import within
+from agentd.claims.port_hold import hold_port
+from agentd.claims.task_paths import check_dataset_path, check_free_space, check_mounts, prepare_checkpoint_path
+from agentd.core.claim import ClaimRefused, allowed_root, check_cards, disk_refusal, may_create_root, path_refusal
+from agentd.runtime.base import ContainerOptions, ImageUnavailable
+from agentd.runtime.memory import MemoryRuntime
+from agentd.task_host import _Progress
+
+CARDS = ("GPU-a", "GPU-b", "GPU-c")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count", "in_use", "code"),
+    [
+        (("GPU-a", "GPU-b"), 2, {}, None),
+        ((), 0, {}, None),
+        ((), 2, {}, "cards_count"),
+        (("GPU-a",), 2, {}, "cards_count"),
+        (("GPU-a", "GPU-b", "GPU-c"), 2, {}, "cards_count"),
+        (("GPU-a", "GPU-a"), 2, {}, "cards_repeated"),
+        (("GPU-a", "GPU-z"), 2, {}, "cards_missing"),
+        (("GPU-a", "GPU-b"), 2, {"GPU-b": "tg-1/1/0"}, "cards_busy"),
+        (("GPU-a", "GPU-b"), 2, {"GPU-c": "tg-1/1/0"}, None),
+    ],
+)
+def test_cards(wanted, count, in_use, code):
+    refusal = check_cards(wanted, count, CARDS, in_use)
+    assert (refusal.code if refusal else None) == code
+    assert refusal is None or not refusal.permanent
+
+
+@pytest.mark.attack(2)
+@pytest.mark.parametrize(
+    ("path", "root"),
+    [
+        ("/data/ckpt1", "/data"),
+        ("/data", "/data"),
+        ("/database/x", None),
+        ("/data/../etc", None),
+        ("/data//x", None),
+        ("data/x", None),
+        ("/home/ann/heteroflow/x", "/home/ann/heteroflow"),
+        ("/home/ann/other/x", None),
+        ("/home/heteroflow/x", None),
+    ],
+)
+def test_allowed_roots_are_compared_by_segments(path, root):
+    assert allowed_root(path, ("/data/", "/home/*/heteroflow/")) == root
+
+
+def test_a_missing_root_is_a_missing_share_unless_it_is_local():
+    assert may_create_root("/tmp/heteroflow") and may_create_root("/home/ann/heteroflow")
+    assert not may_create_root("/data") and not may_create_root("/mnt") and not may_create_root("/tmpfs")
+
+
+@pytest.mark.attack(3, 5)
+def test_links_are_judged_by_where_they_lead():
+    roots = ("/data/",)
+    assert path_refusal("checkpoint_path", "/data/a", "/data/a", roots) is None
+    assert path_refusal("checkpoint_path", "/data/a", "/data/b/a", roots) is None
+    refusal = path_refusal("checkpoint_path", "/data/a", "/etc", roots)
+    assert refusal is not None and refusal.permanent and refusal.code == "path_leaves_allowed"
+
+
+class Tree:
+    def __init__(self, tmp_path):
+        self.root = tmp_path / "share"
+        self.root.mkdir()
+        self.roots = (f"{self.root}/",)
+
+    def prepare(self, path):
+        refusal = prepare_checkpoint_path(str(path), self.roots)
+        return refusal.code if refusal else None
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return Tree(tmp_path)
+
+
+def test_a_checkpoint_path_is_made_and_left_clean(tree):
+    assert tree.prepare(tree.root / "a" / "b") is None
+    assert os.listdir(tree.root / "a" / "b") == []
+    assert tree.prepare(tree.root / "a" / "b") is None
+
+
+def test_what_is_no_directory(tree):
+    (tree.root / "file").write_text("")
+    assert tree.prepare(tree.root / "file") == "path_not_directory"
+    assert tree.prepare(tree.root / "file" / "below") == "path_not_directory"
+
+
+@pytest.mark.attack(3)
+def test_links_inside_are_followed_and_links_out_are_not(tree, tmp_path):
+    (tree.root / "real").mkdir()
+    (tree.root / "inside").symlink_to(tree.root / "real")
+    assert tree.prepare(tree.root / "inside" / "x") is None and (tree.root / "real" / "x").is_dir()
+    (tmp_path / "outside").mkdir()
+    (tree.root / "out").symlink_to(tmp_path / "outside")
+    assert tree.prepare(tree.root / "out" / "x") == "path_leaves_allowed"
+    assert os.listdir(tmp_path / "outside") == []
+    assert tree.prepare(tmp_path / "outside") == "path_not_allowed"
+
+
+@pytest.mark.attack(4)
+def test_a_link_swapped_in_after_the_check_is_no_way_out(tree, tmp_path, monkeypatch):
+    (tmp_path / "outside").mkdir()
+    (tree.root / "a").mkdir()
+    resolve = os.path.realpath
+
+    def swap_after(path):
+        real = resolve(path)
+        os.rmdir(tree.root / "a")
+        (tree.root / "a").symlink_to(tmp_path / "outside")
+        return real
+
+    monkeypatch.setattr(os.path, "realpath", swap_after)
+    assert tree.prepare(tree.root / "a" / "x") in ("path_refused", "path_not_directory")
+    assert os.listdir(tmp_path / "outside") == []
+
+
+def test_a_share_that_is_not_mounted_is_not_made(monkeypatch):
+    monkeypatch.setattr(os, "mkdir", lambda *_, **__: pytest.fail("made a directory on the system disk"))
+    refusal = prepare_checkpoint_path("/no-such-share/x", ("/no-such-share/",))
+    assert refusal is not None and refusal.code == "share_missing" and not refusal.permanent
+
+
+def test_datasets(tree):
+    (tree.root / "set").mkdir()
+    assert check_dataset_path(str(tree.root / "set"), tree.roots) is None
+    missing = check_dataset_path(str(tree.root / "none"), tree.roots)
+    assert missing is not None and missing.code == "dataset_missing" and not missing.permanent
+
+
+def test_disk_space(tree):
+    assert check_free_space("here", str(tree.root), 1) is None
+    refusal = disk_refusal("here", "/x", 5 << 20, 64 << 20)
+    assert refusal is not None and "5 MiB free" in refusal.text
+
+
+HOST = "127.9.8.7"
+
+
+def test_a_held_port_is_nobody_else_s_and_free_at_once_after():
+    with socket.socket() as any_port:
+        any_port.bind((HOST, 0))
+        port = any_port.getsockname()[1]
+    held = hold_port(HOST, port)
+    assert isinstance(held, socket.socket)
+    again = hold_port(HOST, port)
+    assert isinstance(again, ClaimRefused) and again.code == "port_taken" and str(port) in again.text
+    with socket.socket() as intruder:
+        intruder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with pytest.raises(OSError):
+            intruder.bind((HOST, port))
+    with socket.socket() as early_peer:
+        assert early_peer.connect_ex((HOST, port)) != 0, "an early rank must be refused, not accepted and reset"
+    held.close()
+    with socket.create_server((HOST, port)):
+        taken = hold_port(HOST, port)
+    assert isinstance(taken, ClaimRefused)
+
+
+def test_a_port_whose_last_trainer_s_connections_linger():
+    with socket.create_server((HOST, 0)) as server:
+        port = server.getsockname()[1]
+        client = socket.create_connection((HOST, port))
+        served, _ = server.accept()
+        served.close()  # the side that closes first keeps the port in TIME_WAIT
+        client.close()
+    held = hold_port(HOST, port)
+    assert isinstance(held, socket.socket), held
+    held.close()
+
+
+def test_the_probe_counts_directories_only(tmp_path):
+    (tmp_path / "step-1").mkdir()
+    (tmp_path / "step-1" / "weights").write_text("x")
+    (tmp_path / "step-2").write_text("")
+    (tmp_path / "step-3").symlink_to(tmp_path / "step-1")
+    os.mkfifo(tmp_path / "step-4")
+    wanted = {"path": f"{tmp_path}/step-1", "step": 1, "source": "checkpoint_path"}
+    roots = [str(tmp_path.parent)]
+    assert newest_complete(str(tmp_path), None, roots) == newest_complete(str(tmp_path), "fsdp", roots) == wanted
+    assert newest_complete(str(tmp_path), "megatron", roots) is None, "by the rules of the framework"
+
+
+def test_the_probe_asks_again_where_the_path_leads(tmp_path):
+    (tmp_path / "allowed").mkdir()
+    (tmp_path / "other" / "step-1").mkdir(parents=True)
+    (tmp_path / "allowed" / "ckpt").symlink_to(tmp_path / "other")
+    with pytest.raises(OSError, match="outside what is allowed"):
+        newest_complete(str(tmp_path / "allowed" / "ckpt"), "ddp", [str(tmp_path / "allowed")])
+
+
+async def test_a_hung_check_is_left_behind():
+    release = threading.Event()
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await within(0.1, release.wait)
+    assert time.monotonic() - began < 2
+    release.set()
+    assert await within(1, lambda: 7) == 7
+    with pytest.raises(OSError, match="gone"):
+        await within(1, lambda: (_ for _ in ()).throw(OSError("gone")))
+
+
+def request(tree, **changed):
+    facts: dict[str, Any] = {
+        "name": "tg-a/1/0",
+        "cards": ("GPU-a",),
+        "cards_wanted": 1,
+        "port": 0,
+        "checkpoint_path": str(tree.root / "ckpt"),
+        "dataset_path": None,
+        "explicit_resume": False,
+    }
+    return ClaimRequest(**(facts | changed))
+
+
+@pytest.fixture
+def claimer(tree, tmp_path):
+    return Claimer(CARDS, tree.roots, tmp_path, HOST, MemoryRuntime().get_image)
+
+
+async def test_a_claim_tells_what_there_is_to_resume(tree, claimer):
+    (tree.root / "ckpt" / "step-7").mkdir(parents=True)
+    (tree.root / "ckpt" / "step-7" / "weights").write_text("x")
+    held = await claimer.claim(request(tree), {})
+    assert isinstance(held, HeldClaim) and held.resume is not None and held.resume["step"] == 7
+    explicit = await claimer.claim(request(tree, explicit_resume=True), {})
+    assert isinstance(explicit, HeldClaim) and explicit.resume is None
+
+
+async def test_a_step_past_its_deadline_is_named(tree, claimer, monkeypatch):
+    release = threading.Event()
+    monkeypatch.setattr("agentd.claims.claimer.prepare_checkpoint_path", lambda *_: release.wait())
+    monkeypatch.setattr("agentd.claims.claimer.DEADLINE_S", {"checkpoint_path": 0.05})
+    refusal = await claimer.claim(request(tree), {})
+    release.set()
+    assert isinstance(refusal, ClaimRefused) and refusal.code == "checkpoint_path_timeout" and not refusal.permanent
+
+
+async def test_nothing_is_held_by_a_claim_that_was_refused_or_cancelled(tree, claimer, monkeypatch):
+    with socket.socket() as any_port:
+        any_port.bind((HOST, 0))
+        port = any_port.getsockname()[1]
+
+    def vanished(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("agentd.claims.claimer.newest_complete", vanished)
+    refusal = await claimer.claim(request(tree, port=port), {})
+    assert isinstance(refusal, ClaimRefused) and refusal.code == "checkpoint_probe_failed"
+    release, reached = threading.Event(), threading.Event()
+
+    def hangs(*_):
+        reached.set()
+        release.wait()
+
+    monkeypatch.setattr("agentd.claims.claimer.newest_complete", hangs)
+    task = asyncio.create_task(claimer.claim(request(tree, port=port), {}))
+    assert await asyncio.to_thread(reached.wait, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    release.set()
+    with socket.create_server((HOST, port)):
+        pass
+
+
+def claimer_of(tree, tmp_path, get_image):
+    return Claimer(CARDS, tree.roots, tmp_path, HOST, get_image)
+
+
+@pytest.mark.parametrize("permanent", [True, False])
+async def test_an_image_that_cannot_be_had_is_a_refusal_in_its_own_words(tree, tmp_path, permanent):
+    async def get_image(options, say):
+        raise ImageUnavailable(f"no {options.image}", "image_pull_transient", permanent)
+
+    wanted = request(tree, container=ContainerOptions("team/pt:1"))
+    refusal = await claimer_of(tree, tmp_path, get_image).claim(wanted, {})
+    assert refusal == ClaimRefused("image_pull_transient", "no team/pt:1", permanent)
+
+
+async def test_an_image_comes_behind_what_is_told_at_once_and_before_what_would_be_old(tree, tmp_path):
+    asked = []
+    checkpoint = tree.root / "ckpt" / "step-7"
+
+    async def get_image(options, say):
+        asked.append(options.image)
+        say("pulling image team/pt:1, 3 %")
+        # Saved while it came: the newest is what a resume must begin at.
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "weights").write_text("x")
+
+    claimer, said = claimer_of(tree, tmp_path, get_image), []
+    container = ContainerOptions("team/pt:1")
+    refusal = await claimer.claim(request(tree, container=container, mounts=(str(tree.root / "none"),)), {})
+    assert isinstance(refusal, ClaimRefused) and refusal.code == "mount_missing" and not refusal.permanent
+    assert asked == [] and not (tree.root / "none").exists()
+    (tree.root / "code").mkdir()
+    held = await claimer.claim(request(tree, container=container, mounts=(str(tree.root / "code"),)), {}, said.append)
+    assert isinstance(held, HeldClaim) and held.resume is not None and held.resume["step"] == 7
+    assert (asked, said) == (["team/pt:1"], ["pulling image team/pt:1, 3 %"])
+
+
+@pytest.mark.attack(5, 13)
+def test_a_mount_does_not_lead_out_of_what_is_allowed(tree):
+    (tree.root / "link").symlink_to("/etc")
+    refusal = check_mounts([str(tree.root / "link")], tree.roots)
+    assert refusal is not None and (refusal.code, refusal.permanent) == ("path_leaves_allowed", True)
+
+
+@pytest.mark.attack(13, 16)
+def test_a_mount_is_no_door_to_the_host(tree):
+    path = str(tree.root / "door")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(path)
+        refusal = check_mounts([path], tree.roots)
+    assert refusal is not None and (refusal.code, refusal.permanent) == ("mount_refused", True)
+
+
+def test_how_far_a_claim_is_goes_through_the_log_at_once_and_then_once_a_minute(monkeypatch):
+    now, woken = [1000.0], []
+    monkeypatch.setattr("agentd.task_host.time.monotonic", lambda: now[0])
+    progress = _Progress("tg-a/1/0", lambda: woken.append(1))
+    assert progress.text == ""
+    progress.say("1 %")
+    assert (progress.text, woken) == ("1 %", [1])
+    progress.say("2 %")
+    now[0] += 59
+    assert progress.text == "1 %"
+    now[0] += 1
+    progress.say("3 %")
+    assert (progress.text, woken) == ("3 %", [1])

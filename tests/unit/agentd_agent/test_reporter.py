@@ -1,0 +1,87 @@
+"""Facts reach the mesh: in life order, again until the rows show them, and not in a storm."""
+
+import asyncio
+
+import pytest
+
+from agentd.reporter import Reporter
+from agentd.runtime.base import TaskId
+from schemas.errors import NoLeader
+
+KEY = TaskId("tg-a", 1, 0)
+
+
+class Mesh:
+    def __init__(self):
+        self.sent, self.fails, self.index = [], 0, 10
+
+    async def propose(self, command, timeout_s=0.0):
+        await asyncio.sleep(0)
+        if self.fails:
+            self.fails -= 1
+            raise NoLeader("no_leader", "none")
+        self.index += 1
+        self.sent.append([report["seq"] for report in command["reports"]])
+        return {"idx": self.index, "ok": True, "code": "", "text": "", "data": {}}
+
+
+@pytest.fixture
+async def reporter():
+    mesh = Mesh()
+    made = Reporter(mesh, "n1", "u1")
+    task = asyncio.create_task(made.run())
+    yield made, mesh
+    task.cancel()
+
+
+def report(seq):
+    return (KEY, {"seq": seq})
+
+
+async def settle():
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_in_life_order(reporter):
+    made, mesh = reporter
+    made.offer([report(4), report(3)], 5)
+    await settle()
+    assert mesh.sent == [[3, 4]]
+
+
+async def test_nothing_again_before_the_rows_could_show_it(reporter, monkeypatch):
+    made, mesh = reporter
+    made.offer([report(1)], 5)
+    await settle()
+    for _ in range(3):
+        made.offer([report(1)], 10)  # the feed is still before the index of the answer
+        await settle()
+    made.offer([report(1)], 11)  # it has passed, yet a report the state refused is not worth a storm
+    await settle()
+    assert mesh.sent == [[1]]
+    monkeypatch.setattr("agentd.reporter._REPEAT_AFTER_S", 0.0)
+    made.offer([report(1)], 11)
+    await settle()
+    assert mesh.sent == [[1], [1]]
+
+
+async def test_trouble_is_waited_out(reporter, monkeypatch):
+    made, mesh = reporter
+    monkeypatch.setattr("agentd.reporter._RETRY_MIN_S", 0.01)
+    mesh.fails = 3
+    made.offer([report(1)], 5)
+    await asyncio.sleep(0.5)
+    made.offer([report(1), report(3)], 5)
+    await asyncio.sleep(0.5)
+    assert [seq for batch in mesh.sent for seq in batch] == [1, 3]
+
+
+async def test_what_is_not_wanted_any_more_is_not_sent(reporter):
+    made, mesh = reporter
+    mesh.fails = 1
+    made.offer([report(1)], 5)
+    await settle()
+    made.offer([], 6)
+    await asyncio.sleep(0.3)
+    assert mesh.sent == []

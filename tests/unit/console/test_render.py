@@ -1,0 +1,63 @@
+"""`heteroflow render`: what a rank gets, said before anything is placed."""
+
+import io
+import json
+
+import pytest
+
+from console.cli.main import run
+from console.cli.terminal import Terminal
+from tests.unit.frameworks.documents import written
+from tests.unit.schemas.documents import good
+
+
+@pytest.fixture
+def render(tmp_path):
+    def call(document, *words):
+        (tmp_path / "job.json").write_text(json.dumps(document))
+        out, err = io.StringIO(), io.StringIO()
+        code = run(["render", str(tmp_path / "job.json"), *words], Terminal(out, err, {}))
+        return code, out.getvalue(), err.getvalue()
+
+    return call
+
+
+def test_a_rank_on_a_host(render):
+    code, out, _ = render(good(), "--rank", "1", "--json")
+    told = json.loads(out)
+    assert (code, told["rank"], told["argv"]) == (0, 1, ["/bin/sh", "-c", "torchrun t.py"])
+    assert (told["env"]["NODE_RANK"], told["env"]["WORLD_SIZE"]) == ("1", "8")
+    assert told["env"]["MASTER_ADDR"] == "<address of rank 0's node>"
+    assert told["env"]["CUDA_VISIBLE_DEVICES"].count("of rank 1>") == 4
+    assert told["env"]["HETEROFLOW_CHECKPOINT_PATH"] == "/data/ckpt/llama"
+    assert told["mounts"] == [] and told["files"] == {}
+    assert "<group id>" in told["placeholders"] and "<the image's>" not in told["placeholders"]
+
+
+def test_a_rank_in_a_container(render):
+    document = written("deepspeed", zero_stage=2, micro_batch_size=1)
+    document["task"] |= {"image": "r/x:1", "mounts": [{"source": "/data/code", "target": "/code", "read_only": True}]}
+    document["task"]["command"] = ["torchrun", "t.py"]
+    told = json.loads(render(document, "--json")[1])
+    assert told["argv"] == ["torchrun", "t.py"] and told["cwd"] == "<the image's>"
+    assert [mount["target"] for mount in told["mounts"]] == ["/checkpoint", "/code", "/heteroflow"]
+    assert told["env"]["HETEROFLOW_CHECKPOINT_PATH"] == "/checkpoint"
+    assert told["env"]["HETEROFLOW_DEEPSPEED_CONFIG"] == "/heteroflow/ds_config.json"
+    assert json.loads(told["files"]["/heteroflow/ds_config.json"])["train_batch_size"] == 8
+
+
+def test_for_people(render):
+    code, out, _ = render(written("deepspeed"))
+    assert code == 0 and "argv   /bin/sh -c" in out and "node-1 slots=4" in out and "decided when it is placed" in out
+
+
+def test_a_wrong_document_says_what_lint_says(render):
+    document = good(training__n_nodes=0)
+    code, out, _ = render(document, "--json")
+    assert code == 1 and [finding["path"] for finding in json.loads(out)["errors"]] == ["training.n_nodes"]
+
+
+@pytest.mark.parametrize("rank", ["2", "-1"])
+def test_a_rank_that_there_is_not(render, rank):
+    code, _, err = render(good(), "--rank", rank)
+    assert code == 2 and "ranks 0 to 1" in err

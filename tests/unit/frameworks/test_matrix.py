@@ -1,0 +1,139 @@
+"""What each framework's ranks get."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given as forall
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from schemas.limits import PORT_MAX, PORT_MIN
+from schemas.rules.environment import DEFAULT_NAMES, FRAMEWORK_NAMES, reserved_refusal
+from schemas.rules.frameworks import FRAMEWORKS, PlacementIncomplete, given_to
+from schemas.rules.frameworks.parameters import CONSUMED
+from schemas.rules.frameworks.placement import port_of
+from schemas.rules.frameworks.rank import rank_start
+from schemas.task_group import check_task_group
+from tests.unit.frameworks.documents import COMMANDS, document, placed, written
+
+
+def test_megatron_gets_its_sizes_as_options():
+    found = given_to(document("megatron", tp=2, pipeline_model_parallel_size=2, cp=2), placed())
+    said = "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --context-parallel-size 2"
+    assert found.env == {"MEGATRON_TP_PP_ARGS": said}
+    assert found.defaults == {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+
+
+def test_megatron_s_variable_is_set_without_any_size():
+    found = given_to(document("megatron"), placed())
+    assert found.env["MEGATRON_TP_PP_ARGS"] == "--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1"
+    assert found.defaults == {}
+
+
+def test_tensorflow_lists_every_worker_in_one_order():
+    told = [json.loads(given_to(document("tensorflow"), placed(rank)).env["TF_CONFIG"]) for rank in (0, 1)]
+    assert told[0]["cluster"] == told[1]["cluster"] == {"worker": ["10.0.0.1:29998", "10.0.0.2:29999"]}
+    assert [config["task"] for config in told] == [{"type": "worker", "index": 0}, {"type": "worker", "index": 1}]
+
+
+def test_tensorflow_of_one_node_has_no_cluster():
+    assert given_to(document("tensorflow", nodes=1), placed(0, nodes=1)).env == {}
+
+
+def test_an_older_leader_s_start_is_refused_rather_than_half_a_cluster():
+    with pytest.raises(PlacementIncomplete, match="older version"):
+        given_to(document("tensorflow"), placed(addresses=()))
+
+
+def test_an_ipv6_address_is_bracketed():
+    found = given_to(document("tensorflow"), placed(master_addr="fd00::1", addresses=("fd00::1", "fd00::2")))
+    assert json.loads(found.env["TF_CONFIG"])["cluster"]["worker"][1] == "[fd00::2]:29999"
+
+
+def test_paddle():
+    assert given_to(document("paddle"), placed()).env == {
+        "PADDLE_MASTER": "10.0.0.1:29998",
+        "PADDLE_NNODES": "2",
+        "PADDLE_RANK": "1",
+        "PADDLE_NPROC_PER_NODE": "4",
+        "PADDLE_JOB_ID": "tg-x-3",
+        "PADDLE_LOG_DIR": "/data/ckpt/x/paddle_logs/attempt-3/node-1",
+        "PADDLE_MAX_RESTART": "0",
+        "PADDLE_ELASTIC_LEVEL": "-1",
+        "POD_IP": "10.0.0.2",
+    }
+
+
+def test_jax():
+    assert given_to(document("jax"), placed()).env == {
+        "JAX_COORDINATOR_ADDRESS": "10.0.0.1:29998",
+        "JAX_NUM_PROCESSES": "2",
+        "JAX_PROCESS_ID": "1",
+    }
+
+
+def test_fsdp_for_scripts_that_use_accelerate():
+    hyper: dict[str, Any] = {"sharding_strategy": "SHARD_GRAD_OP", "precision": "bf16"}
+    found = given_to(document("fsdp", **hyper), placed())
+    assert found.defaults["FSDP_RESHARD_AFTER_FORWARD"] == "SHARD_GRAD_OP"
+    assert found.defaults["ACCELERATE_MIXED_PRECISION"] == "bf16"
+    assert (
+        given_to(document("fsdp", **hyper, fsdp_version=2), placed()).defaults["FSDP_RESHARD_AFTER_FORWARD"] == "false"
+    )
+    assert given_to(document("fsdp"), placed()).defaults == {}
+
+
+def test_a_program_of_one_node_gets_a_slot_a_card():
+    found = given_to(document("ddp", nodes=1), placed(0, nodes=1))
+    assert found.files == {"mpi_hosts": "localhost slots=4\n"}
+    assert found.defaults["OMPI_MCA_orte_default_hostfile"] == "/given/mpi_hosts"
+    assert given_to(document("ddp"), placed()).files == {}
+
+
+@pytest.mark.parametrize(("framework", "threads"), [("ddp", "3"), ("tensorflow", "14")])
+def test_declared_processors_are_shared_by_the_processes_of_a_node(framework, threads):
+    right = document(framework)
+    right["task"] |= {"image": "r/x:1", "cpus": "14"}
+    assert given_to(right, placed()).defaults["OMP_NUM_THREADS"] == threads
+
+
+def test_a_user_s_value_beats_defaults_and_never_the_topology():
+    right = document("megatron", tp=2)
+    right["task"]["env"] = {"CUDA_DEVICE_MAX_CONNECTIONS": "8", "MEGATRON_TP_PP_ARGS": "--tensor-model-parallel-size 1"}
+    found = rank_start(right, placed(), True, {}).env
+    assert found["CUDA_DEVICE_MAX_CONNECTIONS"] == "8"
+    assert found["MEGATRON_TP_PP_ARGS"].startswith("--tensor-model-parallel-size 2")
+
+
+def test_ports_of_ranks_stay_in_the_range_and_apart():
+    ports = [port_of(PORT_MAX - 1, rank) for rank in range(PORT_MAX - PORT_MIN + 1)]
+    assert ports[:3] == [PORT_MAX - 1, PORT_MAX, PORT_MIN]
+    assert len(set(ports)) == len(ports) and min(ports) == PORT_MIN and max(ports) == PORT_MAX
+
+
+names = st.sampled_from(sorted({name for names in CONSUMED.values() for name in names}))
+values = st.sampled_from(
+    ["1", "2", "3", "4", "0", "auto", "bf16", "FULL_SHARD", "true", "{", "{}", "", "0.5"]
+) | st.text(max_size=8).filter(lambda text: "\0" not in text)
+
+
+@settings(max_examples=200, deadline=None)
+@forall(st.sampled_from(FRAMEWORKS), st.integers(1, 4), st.dictionaries(names, values, max_size=6))
+def test_every_rank_of_every_document_has_an_answer_of_known_names(framework, nodes, hyper_params):
+    """Also of one that this version's guards would refuse: the log may hold it."""
+    raw = written(framework, nodes, 4, **hyper_params)
+    checked = check_task_group(raw)
+    for rank in range(nodes):
+        found = given_to(checked.document or raw, placed(rank, nodes))
+        assert found.env.keys() <= FRAMEWORK_NAMES.keys() and found.defaults.keys() <= DEFAULT_NAMES.keys()
+        assert all(isinstance(value, str) for value in [*found.env.values(), *found.files.values()])
+    assert all(reserved_refusal(name) for name in FRAMEWORK_NAMES)
+    assert not any(reserved_refusal(name) for name in DEFAULT_NAMES)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_no_launcher_s_rank_is_set_for_a_whole_node(framework):
+    found = rank_start(document(framework), placed(), True, {}).env
+    assert not {"RANK", "LOCAL_RANK"} & found.keys()
+    assert COMMANDS[framework] == rank_start(document(framework), placed(), True, {}).shell, "never rewritten"

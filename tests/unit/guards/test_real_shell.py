@@ -1,0 +1,46 @@
+"""The rows about exit codes, run by the shell that runs tasks: a training that fails with 7 must not end with 0 exactly
+where the row does not refuse it."""
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.unit.guards.rows import rows
+
+MEASURED = [row for row in rows("exit_codes") if row.get("measured") == "shell"]
+
+
+@pytest.fixture(scope="module")
+def place():
+    with tempfile.TemporaryDirectory() as name:
+        programs = Path(name) / "bin"
+        programs.mkdir()
+        for program, body in (("torchrun", "exit 7"), ("tensorboard", "exit 0")):
+            path = programs / program
+            path.write_text(f"#!/bin/sh\n{body}\n")
+            path.chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("row", MEASURED, ids=[str(row["command"]) for row in MEASURED])
+def test_a_failure_is_lost_where_the_row_says_so(row, place):
+    command = row["command"]
+    argv = ["/bin/sh", "-c", command] if isinstance(command, str) else command
+    done = subprocess.run(
+        argv,
+        cwd=place,
+        env={"PATH": f"{place / 'bin'}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode == 0) == ("hidden_exit_code" in row.get("errors", ()))
+
+
+def test_many_rows_are_measured():
+    assert len(MEASURED) >= 40
