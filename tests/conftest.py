@@ -92,6 +92,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     # Workers of a shared run summarise too; their tests are in the summary of the run that shares them out.
     if report and not hasattr(config, "workerinput"):
         counts = {name: len(terminalreporter.stats.get(name, [])) for name in COUNTED}
-        line = json.dumps({"counts": counts, "skips": sorted(set(reasons))})
+        bad = {report.nodeid for name in ("failed", "error") for report in terminalreporter.stats.get(name, [])}
+        line = json.dumps(
+            {
+                "counts": counts,
+                "skips": sorted(set(reasons)),
+                "bad": sorted(bad),
+                "rerun": bool(os.environ.get("HF_TEST_RERUN")),
+            }
+        )
         with Path(report).open("a") as file:
             file.write(line + "\n")
