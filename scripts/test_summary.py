@@ -1,4 +1,4 @@
-"""The end of scripts/test: minutes of each stage, what was skipped and how to get it, what is flaky, one line of totals.
+"""The end of scripts/test: minutes of each stage, what was skipped and how to get it, what is flaky, the totals.
 
 `--failed-last REPORT` prints how many tests failed in the run that the report's last line tells of.
 """
