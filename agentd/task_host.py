@@ -233,6 +233,8 @@ class TaskHost:
         claim = self._claims.get(key)
         if report.kind == "claimed" and claim is not None and isinstance(held := claim.result, HeldClaim):
             fields["resume"] = held.resume
+            if held.sees is not None:
+                fields["sees"] = held.sees
         if report.kind == "claim_failed" and claim is not None and isinstance(refusal := claim.result, ClaimRefused):
             fields |= {"code": refusal.code, "text": refusal.text[:4096], "permanent": refusal.permanent}
         if report.kind == "started" and seen is not None and seen.started_ms is not None:

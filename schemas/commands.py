@@ -211,6 +211,9 @@ ATTEMPT = integer(1, 9999)
 UUID = text(NAME_MAX)
 RESUME = optional(record({"path": text(TEXT_MAX)}, {"step": optional(integer()), "source": text(NAME_MAX)}))
 
+# What a node sees of the checkpoints, to be compared with what the others see; absent where nobody looked.
+SEES = record({"pick": text(TEXT_MAX, empty=True), "digest": text(64), "text": LONG})
+
 GPU = record({"uuid": UUID, "type": text(NAME_MAX), "memory_mb": integer(), "index": integer(0, GPUS_PER_NODE_MAX - 1)})
 VOTER = record({"raft_id": integer(1), "node": NODE, "voter_addr": ADDRESS}, {"api_addr": ADDRESS})
 # A card by its uuid, or by its index on the node: with uuids a gang of 1,250 x 8 would not fit one log entry.
@@ -230,7 +233,7 @@ IMAGE = record({"id": text(NAME_MAX)}, {"digest": optional(text(NAME_MAX))})
 _REPORT_BASE: dict[str, Check] = {**TASK_REF, "seq": integer(1), "kind": text(NAME_MAX)}
 REPORT_KINDS: dict[str, Check] = {
     "progress": record({**TASK_REF, "seq": integer(0, 0), "kind": text(NAME_MAX), "text": LONG}),
-    "claimed": record({**_REPORT_BASE}, {"resume": RESUME, "at_ms": integer()}),
+    "claimed": record({**_REPORT_BASE}, {"resume": RESUME, "at_ms": integer(), "sees": SEES}),
     "claim_failed": record(
         {**_REPORT_BASE, "code": text(NAME_MAX), "text": LONG, "permanent": boolean}, {"at_ms": integer()}
     ),

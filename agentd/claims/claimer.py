@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agentd.claims.checkpoint_probe import newest_complete
+from agentd.claims.checkpoint_probe import look
 from agentd.claims.deadline_thread import within
 from agentd.claims.port_hold import hold_port
 from agentd.claims.task_paths import check_dataset_path, check_free_space, check_mounts, prepare_checkpoint_path
@@ -47,9 +47,11 @@ class ClaimRequest:
 
 @dataclass(slots=True)
 class HeldClaim:
-    """resume: the newest complete checkpoint that this host sees, `{path, step, source}` or None."""
+    """resume: the newest complete checkpoint that this host sees, `{path, step, source}` or None. sees: what is
+    compared with the other hosts', None where nobody looked."""
 
     resume: dict[str, Any] | None = None
+    sees: dict[str, Any] | None = None
     port_socket: socket.socket | None = None
 
     def release(self) -> None:
@@ -127,9 +129,10 @@ class Claimer:
                 return taken
             held.port_socket = taken
         if request.checkpoint_path is not None and not request.explicit_resume:
-            probe = partial(newest_complete, request.checkpoint_path, request.framework, self._roots)
+            probe = partial(look, request.checkpoint_path, request.framework, self._roots)
             try:
-                held.resume = await within(DEADLINE_S["checkpoint_probe"], probe)
+                seen = await within(DEADLINE_S["checkpoint_probe"], probe)
+                held.resume, held.sees = seen.resume, seen.sees
             except TimeoutError:
                 return too_slow("checkpoint_probe")
             except OSError as error:

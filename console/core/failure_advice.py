@@ -20,6 +20,10 @@ _BY_SIGNAL = {
     15: ("It was asked to end, by someone other than the mesh.", "Look for what stops processes on that host."),
 }
 _BY_CLASS = {
+    "storage_not_shared": (
+        "Under checkpoint_path the nodes have different directories: some ranks would resume, others begin at zero.",
+        "Mount one network file system there on every node; `df` on each of the named nodes tells what is there now.",
+    ),
     "gpu_oom": (
         "The card's memory is full.",
         "A smaller micro-batch, activation checkpointing or more sharding needs less.",

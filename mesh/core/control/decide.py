@@ -11,6 +11,7 @@ from mesh.core.control.drains import drains
 from mesh.core.control.view import Attempt, View
 from mesh.core.sched.plan import plan
 from mesh.core.sched.view import Plan
+from mesh.core.state.agreement import STORAGE_NOT_SHARED, disagreement, odd_one
 from schemas.commands import command
 from schemas.limits import (
     CLAIM_DEADLINE_MS,
@@ -136,6 +137,8 @@ def _inherit(attempt: Attempt) -> dict[str, Any]:
 
 
 def _start(view: View, attempt: Attempt) -> dict[str, Any] | None:
+    if said := disagreement(attempt.views):
+        return _rollback(attempt, STORAGE_NOT_SHARED, said, odd_one(attempt.views)["node"])
     addr = view.api_addr(attempt.nodes[0])
     if addr is None:
         return None
@@ -157,7 +160,8 @@ def _start(view: View, attempt: Attempt) -> dict[str, Any] | None:
 
 
 def resume_decision(attempt: Attempt) -> dict[str, Any] | None:
-    """One for all ranks: the document's own path stays that path at every attempt, else what rank 0 found."""
+    """One for all ranks: the document's own path stays that path at every attempt, else what rank 0 found, which is
+    what every other node sees too."""
     if attempt.resume is not None:
         return {"path": attempt.resume, "step": None, "source": "document"}
     if attempt.probe is None:

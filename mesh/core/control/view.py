@@ -27,7 +27,8 @@ from schemas.states import (
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A group in `scheduling` or `starting`. nodes: by rank; in_container: its claims get an image; probe: what rank
-    0's claim found; resume: the document's own path; needs_addresses: its ranks must know each other's."""
+    0's claim found; views: what the claims saw of the checkpoints, each once; resume: the document's own path;
+    needs_addresses: its ranks must know each other's."""
 
     group_id: str
     name: str
@@ -42,6 +43,7 @@ class Attempt:
     tries: int
     in_container: bool = False
     needs_addresses: bool = False
+    views: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +227,7 @@ class View:
             resume=shape.resume,
             tries=row["phase_deadline_tries"],
             in_container=shape.in_container,
+            views=tuple(row.get("views") or ()),
             needs_addresses=shape.n_nodes > 1 and shape.framework in NEED_ADDRESSES,
         )
 

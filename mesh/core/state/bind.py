@@ -113,6 +113,7 @@ def _bind(store: StateStore, idx: int, group: Group, placements: list[Row]) -> N
         nodes=[placement["node"] for placement in placements],
         master={"addr": None, "port": placements[0]["port"]},
         probe=None,
+        views=[],
         resume=None,
         phase_deadline_tries=0,
         claimed=[],

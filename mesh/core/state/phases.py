@@ -1,9 +1,10 @@
 """StartGroup, ContinuePhase, RollbackGroup: what the controllers decide about an attempt that is not running yet."""
 
+from mesh.core.state.agreement import STORAGE_NOT_SHARED, disagreement, found_there, out_of_tries, unshared_failure
 from mesh.core.state.group import Group
 from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.penalty import raised
-from mesh.core.state.settle import finish, roll_back
+from mesh.core.state.settle import fail, finish, roll_back
 from mesh.core.state.store import Row, StateStore
 from schemas.limits import PHASE_TRIES
 from schemas.states import ORDER_START, SCHEDULING, STARTING
@@ -25,6 +26,9 @@ def start_group(store: StateStore, idx: int, command: Row) -> Outcome:
             "wrong_port",
             f"rank 0 of {group.id} holds port {group.row['master']['port']}, not {command['master']['port']}.",
         )
+    if said := disagreement(group.row.get("views") or []):
+        return refused(STORAGE_NOT_SHARED, said)
+    group.row.pop("unshared", None)
     group.row["master"] = dict(command["master"])
     group.row["resume"] = command["resume"]
     # Absent where nobody asked for it, and left from an earlier attempt never.
@@ -40,7 +44,8 @@ def start_group(store: StateStore, idx: int, command: Row) -> Outcome:
     group.move(
         STARTING,
         f"Attempt {group.attempt} is starting "
-        + (f"from checkpoint {resume['path']}." if resume else "from zero: no checkpoint was found."),
+        + (f"from checkpoint {resume['path']}." if resume else "from zero: no checkpoint was found.")
+        + found_there(group.row),
         master=group.row["master"],
         resume=resume,
     )
@@ -77,7 +82,10 @@ def rollback_group(store: StateStore, idx: int, command: Row) -> Outcome:
             "already_ending", f"attempt {group.attempt} of {group.id} is ending already ({group.row['ending']})."
         )
     penalise(store, command["node"], command["at_ms"])
-    roll_back(group, command["code"], command["text"], command["node"])
+    if command["code"] == STORAGE_NOT_SHARED and out_of_tries(group):
+        fail(group, unshared_failure(group, command["text"]))
+    else:
+        roll_back(group, command["code"], command["text"], command["node"])
     finish(group)
     group.save()
     return done(group_id=group.id, status=group.status)

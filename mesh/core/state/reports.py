@@ -3,6 +3,7 @@ deliveries."""
 
 from dataclasses import dataclass, field
 
+from mesh.core.state.agreement import note_view
 from mesh.core.state.failure import exit_text, failure_of, judge_exit
 from mesh.core.state.group import Group, mark_releasing, release
 from mesh.core.state.keys import task_key
@@ -96,6 +97,8 @@ def _claimed(item: Touched, task: Row, report: Row, at: int) -> None:
     group.row["claimed"] = sorted({*group.row["claimed"], task["rank"]})
     if task["rank"] == 0:
         group.row["probe"] = report.get("resume")
+    if report.get("sees") is not None:
+        note_view(group.row, task["rank"], task["node"], report["sees"])
     group.event(
         "claimed",
         f"Rank {task['rank']} is claimed on {task['node']}.",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentd.claims.checkpoint_probe import newest_complete
+from agentd.claims.checkpoint_probe import look
 from agentd.claims.claimer import Claimer, ClaimRequest, HeldClaim
 from agentd.claims.deadline_thread import within
 from agentd.claims.port_hold import hold_port
@@ -194,8 +194,8 @@ def test_the_probe_counts_directories_only(tmp_path):
     os.mkfifo(tmp_path / "step-4")
     wanted = {"path": f"{tmp_path}/step-1", "step": 1, "source": "checkpoint_path"}
     roots = [str(tmp_path.parent)]
-    assert newest_complete(str(tmp_path), None, roots) == newest_complete(str(tmp_path), "fsdp", roots) == wanted
-    assert newest_complete(str(tmp_path), "megatron", roots) is None, "by the rules of the framework"
+    assert look(str(tmp_path), None, roots).resume == look(str(tmp_path), "fsdp", roots).resume == wanted
+    assert look(str(tmp_path), "megatron", roots).resume is None, "by the rules of the framework"
 
 
 def test_the_probe_asks_again_where_the_path_leads(tmp_path):
@@ -203,7 +203,7 @@ def test_the_probe_asks_again_where_the_path_leads(tmp_path):
     (tmp_path / "other" / "step-1").mkdir(parents=True)
     (tmp_path / "allowed" / "ckpt").symlink_to(tmp_path / "other")
     with pytest.raises(OSError, match="outside what is allowed"):
-        newest_complete(str(tmp_path / "allowed" / "ckpt"), "ddp", [str(tmp_path / "allowed")])
+        look(str(tmp_path / "allowed" / "ckpt"), "ddp", [str(tmp_path / "allowed")])
 
 
 async def test_a_hung_check_is_left_behind():
@@ -241,8 +241,9 @@ async def test_a_claim_tells_what_there_is_to_resume(tree, claimer):
     (tree.root / "ckpt" / "step-7" / "weights").write_text("x")
     held = await claimer.claim(request(tree), {})
     assert isinstance(held, HeldClaim) and held.resume is not None and held.resume["step"] == 7
+    assert held.sees is not None and held.sees["pick"] == "step-7"
     explicit = await claimer.claim(request(tree, explicit_resume=True), {})
-    assert isinstance(explicit, HeldClaim) and explicit.resume is None
+    assert isinstance(explicit, HeldClaim) and explicit.resume is None and explicit.sees is None
 
 
 async def test_a_step_past_its_deadline_is_named(tree, claimer, monkeypatch):
@@ -262,7 +263,7 @@ async def test_nothing_is_held_by_a_claim_that_was_refused_or_cancelled(tree, cl
     def vanished(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("agentd.claims.claimer.newest_complete", vanished)
+    monkeypatch.setattr("agentd.claims.claimer.look", vanished)
     refusal = await claimer.claim(request(tree, port=port), {})
     assert isinstance(refusal, ClaimRefused) and refusal.code == "checkpoint_probe_failed"
     release, reached = threading.Event(), threading.Event()
@@ -271,7 +272,7 @@ async def test_nothing_is_held_by_a_claim_that_was_refused_or_cancelled(tree, cl
         reached.set()
         release.wait()
 
-    monkeypatch.setattr("agentd.claims.claimer.newest_complete", hangs)
+    monkeypatch.setattr("agentd.claims.claimer.look", hangs)
     task = asyncio.create_task(claimer.claim(request(tree, port=port), {}))
     assert await asyncio.to_thread(reached.wait, 5)
     task.cancel()

@@ -1,0 +1,83 @@
+"""What two nodes compare: equal on one disk, different on two."""
+
+import os
+import shutil
+
+import pytest
+
+from agentd.checkpoints.fenced import open_fenced
+from schemas.rules.checkpoints.probe import probe
+from schemas.rules.checkpoints.sight import TEXT_MAX, sight_of
+from tests.unit.checkpoints.trees import copied, in_memory, samples
+
+SAMPLES = [
+    ("pytorch-fsdp2-dcp/complete", "fsdp"),
+    ("hf-trainer/complete", "ddp"),
+    ("deepspeed-zero2/complete", "deepspeed"),
+    ("tensorflow-mwms/complete", "tensorflow"),
+]
+
+
+def sight(path, framework="fsdp"):
+    with open_fenced(os.path.realpath(path)) as root:
+        return sight_of(root, probe(root, framework))
+
+
+@pytest.mark.parametrize(("sample", "framework"), SAMPLES)
+def test_one_tree_looks_the_same_from_everywhere(tmp_path, sample, framework):
+    """Another mount, other times (caches tell them late), another order of names: the same bytes."""
+    seen = sight(samples() / sample, framework)
+    copy = shutil.copytree(samples() / sample, tmp_path / "mounted-elsewhere")
+    assert sight(copy, framework) == seen and seen.pick
+    tree = in_memory(copy)
+    tree.entries = dict(reversed(tree.entries.items()))
+    assert sight_of(tree, probe(tree, framework)) == seen
+
+
+@pytest.mark.parametrize(("sample", "framework"), SAMPLES)
+def test_any_byte_at_an_end_of_a_file_is_a_difference(tmp_path, sample, framework):
+    tree = copied(sample, tmp_path)
+    before = sight(tree, framework)
+    pick = tree / before.pick
+    files = sorted(pick.rglob("*") if pick.is_dir() else tree.glob(f"{before.pick}.*"))
+    changed = 0
+    for file in (one for one in files if one.is_file() and one.stat().st_size):
+        data, times = file.read_bytes(), file.stat()
+        file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        changed += sight(tree, framework).digest != before.digest
+        file.write_bytes(data)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert changed and sight(tree, framework) == before
+
+
+def test_disks_of_their_own_are_told_apart_also_where_neither_is_complete(tmp_path):
+    """DCP on two hosts: rank 0's has the metadata and its own shards, the other one nothing but shards."""
+    first = copied("pytorch-fsdp2-dcp/complete", tmp_path / "n1")
+    second = copied("pytorch-fsdp2-dcp/complete", tmp_path / "n2")
+    for step in ("step-10", "step-20"):
+        (first / step / "__1_0.distcp").unlink()
+        (second / step / "__0_0.distcp").unlink()
+        (second / step / ".metadata").unlink()
+    one, other = sight(first), sight(second)
+    assert one.pick == other.pick == "" and one.digest != other.digest
+    assert "__1_0.distcp" in one.text and ".metadata" in other.text
+
+
+def test_nothing_at_all_is_nothing_everywhere(tmp_path):
+    for name in ("n1", "n2"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "n2" / "notes.txt").write_text("x")
+    assert sight(tmp_path / "n1") == sight(tmp_path / "n2")
+
+
+def test_thousands_of_shards_and_of_leftovers_stay_small(tmp_path):
+    place = tmp_path / "step-5"
+    place.mkdir()
+    for at in range(3_000):
+        (place / f"shard-{at}.bin").write_bytes(b"x" * 10)
+        (tmp_path / f"step-{at}.tmp").mkdir()
+    seen = sight(tmp_path)
+    assert seen.pick == "step-5" and len(seen.text) <= TEXT_MAX
+    shutil.move(place / "shard-2999.bin", place / "shard-3000.bin")
+    assert sight(tmp_path).digest != seen.digest
