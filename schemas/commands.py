@@ -320,6 +320,8 @@ COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
         {},
     ),
     "StopGroup": ({"group_id": GROUP, "by": text(NAME_MAX)}, {}),
+    "PauseGroup": ({"group_id": GROUP, "by": text(NAME_MAX)}, {}),
+    "ResumeGroup": ({"group_id": GROUP, "by": text(NAME_MAX)}, {}),
     "ExpireNode": ({"node_id": NODE, "uid": SEGMENT, "text": LONG}, {}),
     "RejoinNode": ({"node_id": NODE, "uid": SEGMENT, "losses": integer(1), "tasks": each(record(TASK_REF))}, {}),
     "DeleteGroup": ({"group_id": GROUP}, {}),

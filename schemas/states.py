@@ -30,14 +30,14 @@ GROUP_STATUSES: dict[str, str] = {
     STOPPED: "stopped by a user and every rank is gone",
     RECOVERING: "ended through no fault of its own; it goes back to the queue once every rank is proved gone",
     PREEMPTING: "a spot group has notice to checkpoint and leave",
-    PAUSING: "ends after its next checkpoint and keeps its place",
-    PAUSED: "keeps its place in line until it is resumed",
+    PAUSING: "a user paused it; ranks save and end",
+    PAUSED: "every rank is gone; it keeps its place in line until it is resumed",
     SLEEPING: "an inference group that gave its memory back",
 }
 TERMINAL = frozenset({COMPLETED, FAILED, STOPPED})
 ACTIVE = frozenset(GROUP_STATUSES) - TERMINAL
 # Statuses in which an attempt exists on nodes.
-PLACED = frozenset({SCHEDULING, STARTING, RUNNING, STOPPING, RECOVERING})
+PLACED = frozenset({SCHEDULING, STARTING, RUNNING, STOPPING, RECOVERING, PAUSING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ GROUP_MOVES: tuple[Move, ...] = (
     Move(RUNNING, PREEMPTING, "preempting", "a spot group must give way", live=False),
     Move(PREEMPTING, PENDING, "requeued", "every rank is gone", live=False),
     Move(PREEMPTING, STOPPING, "stopping", "a user stopped it", live=False),
-    Move(RUNNING, PAUSING, "pausing", "a user paused it", live=False),
-    Move(PAUSING, PAUSED, "paused", "every rank is gone", live=False),
-    Move(PAUSING, STOPPING, "stopping", "a user stopped it", live=False),
-    Move(PAUSED, PENDING, "resumed", "a user resumed it", live=False),
-    Move(PAUSED, STOPPING, "stopping", "a user stopped it", live=False),
+    Move(RUNNING, PAUSING, "pausing", "a user paused it"),
+    Move(PAUSING, PAUSED, "paused", "every rank is gone"),
+    Move(PAUSING, STOPPING, "stopping", "a user stopped it"),
+    Move(PAUSED, PENDING, "resumed", "a user resumed it"),
+    Move(PAUSED, STOPPING, "stopping", "a user stopped it"),
     Move(RUNNING, SLEEPING, "sleeping", "an idle inference group was put to sleep", live=False),
     Move(SLEEPING, RUNNING, "running", "a request woke it", live=False),
     Move(SLEEPING, STOPPING, "stopping", "a user stopped it", live=False),
@@ -155,6 +155,7 @@ ENDING_STOPPED = "stopped"
 ENDING_ROLLBACK = "rollback"
 ENDING_RECOVERING = "recovering"
 ENDING_DRAINED = "drained"
+ENDING_PAUSED = "paused"
 
 EVENT_KINDS: dict[str, str] = {
     "submitted": "the group was accepted into the queue",
@@ -173,6 +174,9 @@ EVENT_KINDS: dict[str, str] = {
     "rolled_back": "the attempt was given up before it started, and the group waits again",
     "recovering": "the attempt ended through no fault of its own",
     "requeued": "every rank of the old attempt is gone; the group waits at its old place",
+    "pausing": "a user asked to pause: the ranks are told to save and end",
+    "paused": "every rank is gone; the group keeps its place until it is resumed",
+    "resumed": "the group waits again at its old place",
     "stopping": "a user asked to stop",
     "stopped": "the group was stopped",
     "completed": "every rank exited 0",

@@ -1,4 +1,4 @@
-"""Task groups: submit, list, show, stop, resubmit, delete, events."""
+"""Task groups: submit, list, show, stop, pause, resume, resubmit, delete, events."""
 
 import os
 from collections.abc import Mapping
@@ -164,8 +164,30 @@ async def stop(request: web.Request) -> web.Response:
 
 async def stop_group(request: web.Request, group_id: str, part: str = "") -> dict[str, Any]:
     """part: as in `propose_once`."""
-    proposed = command("StopGroup", group_id=group_id, by=_user(request, DEFAULT_TENANT))
-    data = await propose_once(request, proposed, f"stop {group_id}".encode(), part)
+    return await _order(request, "StopGroup", "stop", group_id, part)
+
+
+@routes.post("/api/v1/task-groups/{group_id}/pause")
+@needs(Permission.WRITE_GROUPS)
+@Described("Pause a running group: it saves, frees its cards and keeps its place", answer=GroupStatus, once=True)
+async def pause(request: web.Request) -> web.Response:
+    await read_nothing(request)
+    group_id = checked_group_id(request.match_info["group_id"])
+    return answer(request, await _order(request, "PauseGroup", "pause", group_id))
+
+
+@routes.post("/api/v1/task-groups/{group_id}/resume")
+@needs(Permission.WRITE_GROUPS)
+@Described("Put a paused group back into the queue, at its old place", answer=GroupStatus, once=True)
+async def resume(request: web.Request) -> web.Response:
+    await read_nothing(request)
+    group_id = checked_group_id(request.match_info["group_id"])
+    return answer(request, await _order(request, "ResumeGroup", "resume", group_id))
+
+
+async def _order(request: web.Request, name: str, word: str, group_id: str, part: str = "") -> dict[str, Any]:
+    proposed = command(name, group_id=group_id, by=_user(request, DEFAULT_TENANT))
+    data = await propose_once(request, proposed, f"{word} {group_id}".encode(), part)
     return {"group_id": group_id, "status": data["status"]}
 
 

@@ -1,5 +1,6 @@
 """Waiting for a group's end, pushed by the change feed, and what its end means for the exit code."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from console.core.exit_codes import GROUP_FAILED, NOT_FOUND, RESULTS
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
 
 async def wait_for_end(client: "MeshClient", group_id: str) -> dict[str, Any] | None:
     """The group's row in its terminal status; None if it was deleted meanwhile."""
+    return await wait_for(client, group_id, TERMINAL)
+
+
+async def wait_for(client: "MeshClient", group_id: str, statuses: Collection[str]) -> dict[str, Any] | None:
+    """The group's row in the first of these statuses that it reaches; None if it was deleted meanwhile."""
     from console.watch_stream import WatchStream
 
     async for frame in WatchStream(client, group_id).frames():
@@ -20,7 +26,7 @@ async def wait_for_end(client: "MeshClient", group_id: str) -> dict[str, Any] | 
                 continue
             if row is None:
                 return None
-            if row["status"] in TERMINAL:
+            if row["status"] in statuses:
                 return dict(row)
     return None
 

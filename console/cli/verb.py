@@ -21,6 +21,8 @@ VERBS: dict[str, str] = {
     "events": "show the timeline of a group",
     "exec": "run a program, or a shell, beside a running rank",
     "stop": "stop a group; its ranks get time to save",
+    "pause": "let running groups save and give their cards back; they keep their place",
+    "resume": "put paused groups back into the queue, at their old place",
     "resubmit": "submit a finished group again",
     "clone": "print the document of a group, or edit it and submit the copy",
     "delete": "remove finished groups from the records",

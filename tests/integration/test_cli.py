@@ -25,20 +25,18 @@ class Tty(io.StringIO):
 
 class Cli:
     def __init__(self, mesh: MemoryMesh, address: str, tmp_path: Any) -> None:
-        self.mesh, self.address, self._dir = mesh, address, tmp_path
+        self.mesh, self.address, self.dir = mesh, address, tmp_path
         self.out = self.err = ""
 
     async def __call__(self, *words: str, tty: bool = False, env: dict[str, str] | None = None) -> int:
         out, err = Tty() if tty else io.StringIO(), io.StringIO()
-        environment = {"HOME": str(self._dir), "HETEROFLOW_TOKEN": TOKEN, "HETEROFLOW_NODES": self.address} | (
-            env or {}
-        )
+        environment = {"HOME": str(self.dir), "HETEROFLOW_TOKEN": TOKEN, "HETEROFLOW_NODES": self.address} | (env or {})
         code = await asyncio.to_thread(run, words, Terminal(out, err, environment))
         self.out, self.err = out.getvalue(), err.getvalue()
         return code
 
     def file(self, value: Any, name: str = "job.json") -> str:
-        path = self._dir / name
+        path = self.dir / name
         path.write_text(value if isinstance(value, str) else json.dumps(value))
         return str(path)
 
@@ -67,8 +65,9 @@ class Cli:
             memory_mb=64_000,
         )
 
-    async def run_group(self, group_id: str, exit_code: int | None = None) -> None:
-        """Through the same commands as controllers and agents send; ended where an exit code is given."""
+    async def run_group(self, group_id: str, exit_code: int | None = None) -> dict[str, Any]:
+        """Through the same commands as controllers and agents send; ended where an exit code is given. What a report
+        of its rank begins with."""
         cards = ["GPU-n1-0", "GPU-n1-1"]
         placement = {"rank": 0, "node": "n1", "gpus": cards, "port": 20_001}
         bind = await self.mesh.propose(command("BindGroup", group_id=group_id, attempt=1, placements=[placement]))
@@ -85,6 +84,11 @@ class Cli:
         if exit_code is not None:
             await tell(3, "exited", exit_code=exit_code, signal=None, at_ms=1)
             await tell(4, "released")
+        return report
+
+    async def exits(self, report: dict[str, Any], exit_code: int = 0) -> None:
+        said = {"seq": 3, "kind": "exited", "exit_code": exit_code, "signal": None, "at_ms": 1}
+        await self.do("TaskReports", node="n1", uid="uid1", reports=[report | said])
 
 
 @pytest.fixture
@@ -291,6 +295,37 @@ class TestWriting:
         await cli.run_group(group_id, exit_code=0)
         assert await cli("stop", group_id) == 5
         assert "completed" in cli.err
+
+    async def test_pause_waits_until_every_rank_has_saved_and_resume_gives_the_place_back(self, cli):
+        await cli.join()
+        group_id = await cli.submit()
+        assert await cli("pause", group_id) == 5
+        assert "is pending" in cli.err and "once it runs" in cli.err
+        report = await cli.run_group(group_id)
+        assert await cli("pause", group_id) == 0
+        assert cli.out == f"{group_id} pausing\n"
+        waiting = asyncio.create_task(Cli(cli.mesh, cli.address, cli.dir)("pause", group_id, "--wait"))
+        assert await cli("resume", group_id) == 5
+        assert "still saving" in cli.err
+        await cli.exits(report)
+        assert await waiting == 0
+        assert await cli("resume", group_id, "-o", "json") == 0
+        assert json.loads(cli.out) == {"group_id": group_id, "status": "pending"}
+        await cli("events", group_id)
+        assert all(f"{word} by" in cli.out for word in ("Pause asked", "Resumed"))
+
+    async def test_a_pause_that_ends_in_a_stop_is_told(self, cli):
+        await cli.join()
+        group_id = await cli.submit()
+        report = await cli.run_group(group_id)
+        assert await cli("pause", group_id) == 0
+        assert await cli("stop", group_id) == 0
+        await cli.exits(report)
+        other = await cli.submit(name="other")
+        assert await cli("resume", other, group_id) == 5
+        assert "not paused" in cli.err
+        assert await cli("pause", group_id, "--wait") == 5
+        assert "is stopped" in cli.err
 
     async def test_resubmit_refuses_an_active_group(self, cli):
         group_id = await cli.submit()

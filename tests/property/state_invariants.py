@@ -16,6 +16,7 @@ from schemas.states import (
     HELD,
     ORDER_NONE,
     ORDER_START,
+    PAUSED,
     PENDING,
     RUNNING,
     SCHEDULING,
@@ -126,11 +127,11 @@ def _group(found: list[str], store: StateStore, group_id: str, row: dict[str, An
         if len({task["token"] for task in tasks}) != 1:
             found.append(f"{group_id}: ranks of one attempt have different tokens")
     not_gone = [task["rank"] for task in tasks if task["status"] not in GONE]
-    if not_gone and (status in TERMINAL or status == PENDING):
+    if not_gone and (status in TERMINAL or status in (PENDING, PAUSED)):
         found.append(f"{group_id} is {status} while ranks {not_gone} are not gone")
-    if status in ACTIVE and status != PENDING and not not_gone:
+    if status in ACTIVE and status not in (PENDING, PAUSED) and not not_gone:
         found.append(f"{group_id} is {status} with every rank gone")
-    if status in (*TERMINAL, PENDING) and row["ending"] is not None:
+    if status in (*TERMINAL, PENDING, PAUSED) and row["ending"] is not None:
         found.append(f"{group_id} is {status} and still ending {row['ending']}")
     if status == SCHEDULING and any(task["order"] == ORDER_START for task in tasks):
         found.append(f"{group_id}: a rank may start before all are claimed")

@@ -21,7 +21,7 @@ KINDS = ("claimed", "started", "exited", "released", "claim_failed", "progress")
 PAUSES_MS = (0, 1, 900, 5_000, 31_000, 61_000, 300_000, 90_000_000)
 LIVE = {(move.source, move.target) for move in GROUP_MOVES if move.live}
 SMALL = st.integers(0, 7)
-STEP = st.tuples(st.integers(0, 49), SMALL, SMALL, SMALL)
+STEP = st.tuples(st.integers(0, 52), SMALL, SMALL, SMALL)
 # Short ones shrink to a readable case; long ones reach the deep states.
 STEPS = st.lists(STEP, max_size=30) | st.integers(0, 1 << 32).map(lambda seed: seeded(seed))
 RELAXED = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -29,7 +29,7 @@ RELAXED = settings(max_examples=100, deadline=None, suppress_health_check=list(H
 
 def seeded(seed: int) -> list[tuple[int, int, int, int]]:
     rng = random.Random(seed)
-    return [(rng.randrange(50), rng.randrange(8), rng.randrange(8), rng.randrange(8)) for _ in range(70)]
+    return [(rng.randrange(53), rng.randrange(8), rng.randrange(8), rng.randrange(8)) for _ in range(70)]
 
 
 class History:
@@ -109,6 +109,8 @@ class History:
             self.on_group("RecordExec", a, attempt=1 + b % 3, rank=c % 3, by="ada", phase=phase, text="sh")
         elif kind == 41:
             self.rejoin(NODES[a % 3], truthful=True)
+        elif kind > 49:
+            self.on_group("PauseGroup" if kind < 52 else "ResumeGroup", a, by="ada")
         else:
             self.operate(kind - 42, a, b, c)
 
@@ -288,6 +290,9 @@ def test_every_history_can_be_brought_to_an_end(steps):
             history.rejoin(node, truthful=True)
         world.join(node, len(row["gpus"]), uid=row["uid"], runtime=row["runtime"])
     for _ in range(80):
+        for group_id in history.groups:
+            if history.seen[group_id] == "paused":
+                world.do("ResumeGroup", group_id=group_id, by="ada")
         world.control(61_000)
         obey_all(history)
         history.check()

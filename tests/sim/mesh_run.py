@@ -6,6 +6,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+from schemas.states import PAUSED, PAUSING
 from tests.sim.agent import ClaimRates
 from tests.sim.faults import Partitions, disk_rates, draw, link_rates
 from tests.sim.loop import MS, Loop, Process, S
@@ -168,8 +169,8 @@ class MeshFaults:
 
 
 class Operator:
-    """Takes nodes out of service and back, pauses scheduling and holds the mesh, in every fifth seed and by dice of its
-    own: the other seeds run as they would without it."""
+    """Takes nodes out of service and back, pauses groups and scheduling, and holds the mesh, in every fifth seed and by
+    dice of its own: the other seeds run as they would without it."""
 
     def __init__(self, seed: int, world: MeshWorld, client: Client) -> None:
         self._world, self._client = world, client
@@ -203,13 +204,20 @@ class Operator:
             order("HoldMesh", for_s=rng.choice((3, 10, 30)), **asked)
         else:
             order("ReleaseHold", by="op")
+        for name in ("PauseGroup", "PauseGroup", "ResumeGroup"):
+            if self._client.groups and rng.random() < 0.3:
+                order(name, group_id=rng.choice(sorted(self._client.groups.values())), by="op")
         self._world.loop.after(rng.expovariate(1.0) * 4 * S, self._act)
 
     def done(self) -> None:
-        """Whatever is out of service comes back; said again, as a copy of an order before it may still arrive."""
+        """Whatever is out of service comes back, and what is paused goes on; said again, as a copy of an order before
+        it may still arrive."""
         if not self.acts:
             return
         self._world.loop.after(30 * S, self.done)
+        for group_id, row in sorted(self._world.watch.groups.items()):
+            if row["status"] in (PAUSING, PAUSED):
+                self._client.order("ResumeGroup", group_id=group_id, by="op")
         self._client.order("ResumeScheduling", by="op")
         for node_id in self._world.names:
             self._client.order("CancelMaintenance", node_id=node_id, by="op")

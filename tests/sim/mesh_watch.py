@@ -9,7 +9,7 @@ from agentd.runtime.base import TaskId
 from mesh.core.state.outcome import Outcome
 from mesh.store.feed import FeedFrame
 from mesh.store.row_codec import decode_row
-from schemas.states import GONE, LOST, PENDING, RECOVERING, RUNNING, SCHEDULING, STARTING, TERMINAL
+from schemas.states import GONE, LOST, PAUSED, PENDING, RECOVERING, RUNNING, SCHEDULING, STARTING, TERMINAL
 from tests.sim.loop import Loop, Violation
 
 if TYPE_CHECKING:
@@ -160,6 +160,10 @@ class MeshWatch:
             self.counts[status] += 1
         if status == RECOVERING:
             self.counts["recoveries"] += 1
+        if status == PAUSED:
+            self.counts["paused"] += 1
+            if self.alive.get(group_id):
+                self.fail(f"a paused group has no process: {group_id} has {list(self.alive[group_id])}")
 
     def _submitted(self, group_id: str, row: Row) -> None:
         self.counts["submitted"] += 1

@@ -42,6 +42,8 @@ AT_LEAST = {
     "EndDrain: ok": 50,
     "TurnMaintenance: ok": 20,
     "HoldMesh: ok": 10,
+    "paused": 5,
+    "ResumeGroup: ok": 5,
 }
 
 

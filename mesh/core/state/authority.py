@@ -13,6 +13,8 @@ from schemas.rules.permissions import PERSON, Caller, Permission
 NEEDS = {
     "SubmitGroup": Permission.WRITE_GROUPS,
     "StopGroup": Permission.WRITE_GROUPS,
+    "PauseGroup": Permission.WRITE_GROUPS,
+    "ResumeGroup": Permission.WRITE_GROUPS,
     "DeleteGroup": Permission.WRITE_GROUPS,
     "RecordExec": Permission.WRITE_GROUPS,
     "CordonNode": Permission.OPERATE,

@@ -10,6 +10,7 @@ from mesh.core.state.authority import caller_refusal, tenant_refusal
 from mesh.core.state.bind import bind_group
 from mesh.core.state.cluster import init_cluster, noop
 from mesh.core.state.exec_record import record_exec
+from mesh.core.state.group_pause import pause_group, resume_group
 from mesh.core.state.lease_hold import hold_left, hold_mesh, release_hold
 from mesh.core.state.maintenance import cancel_maintenance, plan_maintenance, turn_maintenance
 from mesh.core.state.nodes import expire_node, register_node, rejoin_node
@@ -38,6 +39,8 @@ REDUCERS: dict[str, Reducer] = {
     "ContinuePhase": continue_phase,
     "RollbackGroup": rollback_group,
     "StopGroup": stop_group,
+    "PauseGroup": pause_group,
+    "ResumeGroup": resume_group,
     "ExpireNode": expire_node,
     "RejoinNode": rejoin_node,
     "DeleteGroup": delete_group,

@@ -8,11 +8,13 @@ from schemas.limits import DEFAULT_PROFILE, EXPIRY_DELAY_MS, PROFILES
 from schemas.states import (
     COMPLETED,
     ENDING_FAILED,
+    ENDING_PAUSED,
     ENDING_RECOVERING,
     ENDING_ROLLBACK,
     ENDING_STOPPED,
     EXITED,
     FAILED,
+    PAUSED,
     PENDING,
     PLACED,
     RECOVERING,
@@ -63,6 +65,8 @@ def finish(group: Group) -> None:
         )
     elif ending == ENDING_STOPPED:
         group.move(STOPPED, f"Stopped: every rank of attempt {group.attempt} is gone.")
+    elif ending == ENDING_PAUSED:
+        group.move(PAUSED, f"Paused: every rank of attempt {group.attempt} is gone. It keeps its place until resumed.")
     elif group.status == RECOVERING:
         group.move(PENDING, f"Waiting again at its old place: every rank of attempt {group.attempt} is gone.")
 
@@ -161,5 +165,6 @@ def stop(group: Group, by: str) -> None:
         group.move(STOPPED, f"Stopped by {by} while it was waiting.")
         return
     group.row["ending"] = ENDING_STOPPED
-    group.move(STOPPING, f"Stop asked by {by}; the ranks are ending.")
+    left = "no rank is left" if group.gone() else "the ranks are ending"
+    group.move(STOPPING, f"Stop asked by {by}; {left}.")
     group.order_stop()

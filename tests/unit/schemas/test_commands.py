@@ -75,6 +75,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "ContinuePhase": {"group_id": GROUP, "attempt": 1, "status": "starting"},
     "RollbackGroup": {"group_id": GROUP, "attempt": 1, "code": "claim_timeout", "text": "late", "node": "n1"},
     "StopGroup": {"group_id": GROUP, "by": "ada"},
+    "PauseGroup": {"group_id": GROUP, "by": "ada"},
+    "ResumeGroup": {"group_id": GROUP, "by": "ada"},
     "ExpireNode": {"node_id": "n1", "uid": "u1", "text": "silent"},
     "RejoinNode": {
         "node_id": "n1",

@@ -23,12 +23,12 @@ LIVE = """
 pending scheduling; scheduling starting; starting running; running completed; running failed; scheduling pending;
 scheduling failed; starting failed; starting recovering; running recovering; recovering pending; scheduling stopping;
 starting stopping; running stopping;
-recovering stopping; stopping stopped; pending stopped
+recovering stopping; stopping stopped; pending stopped; running pausing; pausing paused; pausing stopping;
+paused pending; paused stopping
 """
 LATER = """
-pending failed; recovering failed; running preempting; preempting pending; preempting stopping; running pausing;
-pausing paused;
-pausing stopping; paused pending; paused stopping; running sleeping; sleeping running; sleeping stopping; failed pending
+pending failed; recovering failed; running preempting; preempting pending; preempting stopping; running sleeping;
+sleeping running; sleeping stopping; failed pending
 """
 
 
