@@ -13,7 +13,7 @@ from typing import Protocol, cast
 
 from aiohttp import ClientWebSocketResponse, WSMsgType, web
 
-from mesh.transport.codec import ANSWER_MAX, REQUEST_MAX, FrameReader, WireFault, framed
+from mesh.transport.codec import ANSWER_MAX, FRAMES, REQUEST_MAX, FrameReader, WireFault, framed, frames_of, messages
 
 BUFFER_HIGH = ANSWER_MAX + 4 * 1024 * 1024
 OnFrame = Callable[[bytes], None]
@@ -118,11 +118,17 @@ class UnixCarrier(asyncio.Protocol):
 
 
 class WebSocketCarrier:
-    """One WebSocket, either end. `run` reads until it ends."""
+    """One WebSocket, either end. `run` reads until it ends.
+
+    Where both ends know FRAMES, the frames of one turn are one message: each message costs a write, and with TLS a
+    record, for which both ends pay more than for the bytes.
+    """
 
     def __init__(self, socket: web.WebSocketResponse | ClientWebSocketResponse) -> None:
         self.on_frame: OnFrame = lambda payload: None
         self._socket = socket
+        spoken = socket.ws_protocol if isinstance(socket, web.WebSocketResponse) else socket.protocol
+        self._joined = spoken == FRAMES
         self._out: list[bytes] = []
         self._bytes = 0
         self._wake = asyncio.Event()
@@ -141,8 +147,11 @@ class WebSocketCarrier:
                 if message.type is not WSMsgType.BINARY:
                     self._fault = self._fault or "only binary messages are understood"
                     break
-                self.on_frame(message.data)
-                await self._go.wait()
+                for frame in frames_of(message.data) if self._joined else (message.data,):
+                    self.on_frame(frame)
+                    await self._go.wait()
+                    if self._closed:
+                        break
                 if self._closed:
                     break
         except WireFault as fault:
@@ -166,8 +175,8 @@ class WebSocketCarrier:
             out, self._out, self._bytes = self._out, [], 0
             self._room.set()
             try:
-                for payload in out:
-                    await self._socket.send_bytes(payload)
+                for message in messages(out) if self._joined else out:
+                    await self._socket.send_bytes(message)
             except (ConnectionError, OSError, RuntimeError) as error:
                 self.close(str(error))
                 return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgpack
@@ -13,7 +13,13 @@ from schemas.limits import WEBSOCKET_MAX
 REQUEST_MAX = WEBSOCKET_MAX
 ANSWER_MAX = 16 * 1024 * 1024
 """What a voter sends: all rows one index changed are one frame, and a bind of a thousand ranks changes thousands."""
+FRAMES = "heteroflow.frames"
+"""The WebSocket subprotocol under which a message holds whole frames, as many as there were to send. Without it (an
+older release at the other end) a message is one."""
+MESSAGE_FILL = 64 * 1024
+"""Frames join a message until it holds this much; a frame that is larger goes alone."""
 _LENGTH = struct.Struct(">I")
+PREFIX = _LENGTH.size
 
 
 class WireFault(Exception):
@@ -35,6 +41,33 @@ def unpack(raw: bytes | memoryview) -> Any:
 
 def framed(payload: bytes) -> bytes:
     return _LENGTH.pack(len(payload)) + payload
+
+
+def messages(payloads: Iterable[bytes]) -> Iterator[bytes]:
+    """The payloads as frames, in as few messages as MESSAGE_FILL allows."""
+    parts: list[bytes] = []
+    size = 0
+    for payload in payloads:
+        if parts and size + PREFIX + len(payload) > MESSAGE_FILL:
+            yield b"".join(parts)
+            parts, size = [], 0
+        parts += (_LENGTH.pack(len(payload)), payload)
+        size += PREFIX + len(payload)
+    if parts:
+        yield b"".join(parts)
+
+
+def frames_of(message: bytes) -> Iterator[bytes]:
+    """Raises WireFault where it does not hold whole frames and nothing else."""
+    at = 0
+    while at < len(message):
+        start = at + PREFIX
+        if start > len(message):
+            raise WireFault("a message ends inside a frame's length")
+        at = start + _LENGTH.unpack_from(message, at)[0]
+        if at > len(message):
+            raise WireFault("a message ends inside a frame")
+        yield message[start:at]
 
 
 class FrameReader:

@@ -12,7 +12,7 @@ from aiohttp import ClientError, ClientSession
 
 from mesh.security.wire import PlainWire, Wire
 from mesh.transport.carrier import Carrier, OnFrame, OnLost, UnixCarrier, WebSocketCarrier
-from mesh.transport.codec import ANSWER_MAX
+from mesh.transport.codec import ANSWER_MAX, FRAMES, PREFIX
 from mesh.transport.socket_path import bindable
 
 CONNECT_S = 2.0
@@ -66,7 +66,8 @@ class Dialer:
         socket = await self._http.ws_connect(
             url,
             headers={} if self._wire.secure else {"Authorization": f"Bearer {self._token}"},
-            max_msg_size=ANSWER_MAX,
+            protocols=(FRAMES,),
+            max_msg_size=ANSWER_MAX + PREFIX,
             compress=0,
             heartbeat=5.0,
         )

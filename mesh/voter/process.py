@@ -32,6 +32,7 @@ from mesh.store.state_db import StateDb, open_state
 from mesh.store.state_reader import open_reader
 from mesh.store.worker import Worker
 from mesh.transport.carrier import UnixCarrier, WebSocketCarrier
+from mesh.transport.codec import FRAMES, PREFIX
 from mesh.transport.peers import RAFT_PATH
 from mesh.transport.socket_path import bindable
 from mesh.voter.options import Options, parse_options
@@ -301,7 +302,9 @@ def _nodes_only(wire: Wire) -> Middleware:
 
 async def _websocket_session(voter: Voter, wire: Wire, request: web.Request) -> web.WebSocketResponse:
     caller = wire.caller(request)
-    websocket = web.WebSocketResponse(max_msg_size=WEBSOCKET_MAX, compress=False, heartbeat=5.0)
+    websocket = web.WebSocketResponse(
+        protocols=(FRAMES,), max_msg_size=WEBSOCKET_MAX + PREFIX, compress=False, heartbeat=5.0
+    )
     await websocket.prepare(request)
     carrier = WebSocketCarrier(websocket)
     session = Session(voter, carrier, local=False, node=caller.name.node if caller is not None else None)
