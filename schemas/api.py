@@ -111,6 +111,14 @@ class Task(TypedDict):
     ended_at: str | None
 
 
+class RendezvousSeen(TypedDict):
+    """state: formed, missing, silent, split."""
+
+    state: str
+    text: str
+    at: str | None
+
+
 class GroupDetail(GroupSummary):
     config: dict[str, Any]
     master: dict[str, Any] | None
@@ -122,6 +130,7 @@ class GroupDetail(GroupSummary):
     resubmit_of: str | None
     submit_index: int
     image: Image | None
+    rendezvous: RendezvousSeen | None
     tasks: list[Task]
 
 
@@ -435,8 +444,8 @@ class Telemetry(TypedDict):
 
 
 class Alert(TypedDict):
-    """rule: stalled, loss_not_finite, clock_skew or certificate. level: critical or warning. state: raised or cleared.
-    group_id and attempt are None where a node is meant, node_id where a group is."""
+    """rule: stalled, rendezvous, loss_not_finite, clock_skew or certificate. level: critical or warning. state: raised
+    or cleared. group_id and attempt are None where a node is meant, node_id where a group is."""
 
     id: str
     rule: str

@@ -32,7 +32,7 @@ from schemas.limits import (
     TEXT_MAX,
 )
 from schemas.rules.permissions import KINDS, ROLES, SCOPES
-from schemas.states import DRAIN_MODES
+from schemas.states import DRAIN_MODES, RENDEZVOUS_STATES
 
 VERSION = 1
 
@@ -372,6 +372,10 @@ COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
             "phase": choice("opened", "ended"),
             "text": LONG,
         },
+        {},
+    ),
+    "RecordRendezvous": (
+        {"group_id": GROUP, "attempt": ATTEMPT, "state": choice(*RENDEZVOUS_STATES), "text": LONG},
         {},
     ),
     "Noop": ({}, {"payload": payload}),

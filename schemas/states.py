@@ -138,6 +138,8 @@ NODE_LOST = "lost"
 DRAIN_WAIT = "wait"
 DRAIN_MOVE = "move"
 DRAIN_MODES = (DRAIN_WAIT, DRAIN_MOVE)
+# What may be said of how the ranks of an attempt met.
+RENDEZVOUS_STATES = ("formed", "missing", "silent", "split")
 # Their nodes run every task as a container of its image, and nothing else.
 CONTAINER_RUNTIMES = frozenset({"docker"})
 
@@ -181,6 +183,10 @@ EVENT_KINDS: dict[str, str] = {
     "stopped": "the group was stopped",
     "completed": "every rank exited 0",
     "failed": "the group failed",
+    "rendezvous_formed": "the ranks have found each other: one world",
+    "rendezvous_missing": "some ranks have not joined the world, long after all were running",
+    "rendezvous_silent": "rank 0 has not opened the port where the others look for it",
+    "rendezvous_split": "the ranks run in several worlds, each training by itself",
     "exec_opened": "somebody started a program, or a shell, beside a running rank",
     "exec_ended": "that program ended, or was cut off",
     "node_draining": "a host with a rank of this group is drained; when the group has to leave is in the data",

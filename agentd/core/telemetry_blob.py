@@ -14,11 +14,13 @@ import msgpack
 from agentd.core.certificate_life import TEXT_MAX, CertificateNow
 from agentd.core.clocks import Clock
 from agentd.core.quiet import Quiet
+from agentd.core.rendezvous import Processes, RendezvousNow
 from agentd.core.report import METRICS_MAX, NAME_MAX, PHASE_MAX, Report
 from agentd.core.stall import RankSignals
 
 VERSION = 2
 BLOB_MAX = 64 * 1024
+_PLACE_MAX = 80
 
 
 class BlobRefused(ValueError):
@@ -70,6 +72,8 @@ class TaskNow:
     progress: Progress | None = None
     report: Report | None = None
     """What the task said of itself; its stepped_s is an age."""
+    rendezvous: RendezvousNow | None = None
+    """Of a rank of several, as far as they meet at rank 0's port."""
 
     @property
     def signals(self) -> RankSignals:
@@ -157,16 +161,27 @@ def _pack_task(task: TaskNow) -> list[Any]:
         task.curve_state,
         task.curve_text[:300],
         None if progress is None else [progress.tag, progress.step, progress.value, progress.wall, progress.age_s],
-        *_pack_report(task.report),
+        *_pack_extras(task),
     ]
 
 
-def _pack_report(report: Report | None) -> list[Any]:
-    """Left out where nothing was reported: an agent of the version before reads such a blob as it did."""
-    if report is None:
-        return []
+def _pack_extras(task: TaskNow) -> list[Any]:
+    """Left out where there are none: an agent of the version before reads such a blob as it did."""
+    if task.rendezvous is None:
+        return [] if task.report is None else [_pack_report(task.report)]
+    # An agent of the version before knows the first of the two alone, and needs one: a report that says nothing.
+    return [_pack_report(task.report or Report(task.rank)), task.report is not None, _pack_meeting(task.rendezvous)]
+
+
+def _pack_report(report: Report) -> list[Any]:
     numbers = [report.step, report.loss, report.lr, report.epoch]
-    return [[report.rank, *numbers, report.phase, [list(pair) for pair in report.metrics], round(report.stepped_s, 1)]]
+    return [report.rank, *numbers, report.phase, [list(pair) for pair in report.metrics], round(report.stepped_s, 1)]
+
+
+def _pack_meeting(now: RendezvousNow) -> list[Any]:
+    said = now.processes
+    told = None if said is None else [said.lowest, said.world, said.inside, said.outside, said.gathered]
+    return [now.place[:_PLACE_MAX], round(now.watched_s, 1), now.listens, now.connected, round(now.held_s, 1), told]
 
 
 def _pack_quiet(quiet: Quiet | None) -> list[Any] | None:
@@ -227,7 +242,8 @@ def _card(item: Sequence[Any]) -> CardNow:
 
 def _task(item: Sequence[Any]) -> TaskNow:
     group_id, attempt, rank, ranks, running, running_s, cards, cpu, log, quiets, files, processor, step, *curve = item
-    state, text, progress, *reported = curve
+    state, text, progress, *extras = curve
+    report, reported, meeting = (*extras, True, None)[:3] if extras else (None, False, None)
     return TaskNow(
         str(group_id),
         int(attempt),
@@ -245,7 +261,8 @@ def _task(item: Sequence[Any]) -> TaskNow:
         str(state),
         str(text),
         None if progress is None else _progress(progress),
-        _report(reported[0]) if reported else None,
+        _report(report) if reported else None,
+        None if meeting is None else _meeting(meeting),
     )
 
 
@@ -254,6 +271,15 @@ def _report(item: Sequence[Any]) -> Report:
     values = [None if value is None else float(value) for value in (loss, lr, epoch)]
     named = tuple((str(name)[:NAME_MAX], float(value)) for name, value in metrics[:METRICS_MAX])
     return Report(int(rank), _whole(step), values[0], values[1], values[2], str(phase)[:PHASE_MAX], named, float(age_s))
+
+
+def _meeting(item: Sequence[Any]) -> RendezvousNow:
+    place, watched_s, listens, connected, held_s, told = item
+    said = None
+    if told is not None:
+        lowest, world, inside, outside, gathered = told
+        said = Processes(int(lowest), int(world), int(inside), _whole(outside), bool(gathered))
+    return RendezvousNow(str(place), float(watched_s), _truth(listens), _truth(connected), float(held_s), said)
 
 
 def _progress(item: Sequence[Any]) -> Progress:
@@ -270,6 +296,10 @@ def _quiet(item: Sequence[Any] | None) -> Quiet | None:
 
 def _number(value: Any) -> float | None:
     return float(value) if value is not None and isfinite(float(value)) else None
+
+
+def _truth(value: Any) -> bool | None:
+    return None if value is None else bool(value)
 
 
 def _whole(value: Any) -> int | None:

@@ -54,8 +54,17 @@ def detail(group: Row, tasks: Iterable[Row]) -> dict[str, Any]:
         "resubmit_of": group["resubmit_of"],
         "submit_index": group["submit_idx"],
         "image": group.get("image"),
+        "rendezvous": rendezvous(group),
         "tasks": [task(row) for row in tasks],
     }
+
+
+def rendezvous(group: Row) -> dict[str, Any] | None:
+    """Of the newest attempt; None until something was seen, and of groups of one node."""
+    seen = group.get("rendezvous")
+    if seen is None or seen["attempt"] != group["attempt"]:
+        return None
+    return {"state": seen["state"], "text": seen["text"], "at": moment(seen["at_ms"])}
 
 
 def failure(row: Row | None) -> dict[str, Any] | None:

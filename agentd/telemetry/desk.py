@@ -13,8 +13,10 @@ from math import isfinite
 from agentd.core.alert_book import Alert, AlertBook, AlertKey
 from agentd.core.certificate_life import CertificateNow
 from agentd.core.clocks import Clock, astray, skew_text
+from agentd.core.rendezvous import RendezvousLimits
 from agentd.core.stall import StallLimits, Verdict, judge
 from agentd.core.telemetry_blob import BLOB_MAX, BlobRefused, NodeNow, TaskNow, by_attempt, claimed_node, unpack_node
+from agentd.telemetry.rendezvous_watch import RendezvousWatch
 from schemas.limits import NODES_MAX
 
 log = logging.getLogger(__name__)
@@ -37,8 +39,9 @@ class _Entry:
 
 
 class TelemetryDesk:
-    def __init__(self, limits: StallLimits, every_s: float) -> None:
+    def __init__(self, limits: StallLimits, every_s: float, rendezvous: RendezvousLimits | None = None) -> None:
         self._limits = limits
+        self.rendezvous = RendezvousWatch(rendezvous or RendezvousLimits())
         self._fresh_s = max(10.0, 5 * every_s)
         self._entries: dict[str, _Entry] = {}
         self.book = AlertBook()
@@ -55,6 +58,7 @@ class TelemetryDesk:
     def clear(self) -> None:
         """This agent is not with the leader any more."""
         self._entries, self.verdicts, self.book = {}, {}, AlertBook()
+        self.rendezvous.clear()
 
     def blobs(self) -> dict[str, tuple[float, bytes]]:
         """`{node: (age in seconds, blob)}`"""
@@ -95,6 +99,9 @@ class TelemetryDesk:
             elif verdict.state == "unjudged":
                 undecided[STALLED, *key] = verdict.text
             found += (alert for _, task in attempts[key] if (alert := _loss_alert(task, now_ms)) is not None)
+        meetings, unmet = self.rendezvous.judge(attempts, now_ms)
+        found += meetings
+        undecided |= unmet
         found += self._clock_alerts(clocks, now_ms)
         found += [
             Alert(CERTIFICATE, "", 0, seen.level, seen.text, _ADVICE[CERTIFICATE], now_ms, node_id=node)

@@ -19,6 +19,7 @@ from agentd.telemetry.curve_files import CurveFiles, Logs
 from agentd.telemetry.desk import TelemetryDesk
 from agentd.telemetry.history import History, TaskSample
 from agentd.telemetry.leader_agent import LeaderAgent
+from agentd.telemetry.rendezvous_probe import Wanted
 from agentd.telemetry.report_pipes import ReportPipes
 from agentd.telemetry.task_probe import Seen, TaskProbe, running_s
 from mesh.client import MeshClient
@@ -93,7 +94,9 @@ class NodeTelemetry:
         alive = [task for task in self._seen if task.state != "exited" and task.id.group_id in self._feed.groups]
         # Where no task runs the cards are looked at as seldom as they are told of.
         if alive or self.now.tasks or now - self._told >= _IDLE_EVERY_S:
-            seen, states = await asyncio.gather(self._probe.look(alive), self.curves.follow(self._followed(alive)))
+            seen, states = await asyncio.gather(
+                self._probe.look(alive, self._meeting(alive)), self.curves.follow(self._followed(alive))
+            )
             self._reports.look([task.id for task in alive], now)
             tasks = tuple(self._task_now(task, seen[task.id], states) for task in alive)
             self.now = NodeNow(
@@ -113,12 +116,25 @@ class NodeTelemetry:
         leader = self._mesh.leader
         if leader is not None and leader.node == self.node_id:
             await self.desk.judge()
+            await self.desk.rendezvous.record(self._mesh)
         elif leader is not None:
             self.desk.clear()
 
     def _followed(self, tasks: Sequence[Observed]) -> list[Logs]:
         """Only rank 0 reads: the directory is one for all ranks."""
         return [logs_of(self._feed.groups[task.id.group_id]) for task in tasks if task.id.rank == 0]
+
+    def _meeting(self, tasks: Sequence[Observed]) -> dict[TaskId, Wanted]:
+        """Of groups of several nodes: where their ranks meet."""
+        found = {}
+        for task in tasks:
+            group = self._feed.groups[task.id.group_id]
+            master = group["master"]
+            if task.pid is None or len(group["nodes"]) < 2 or not (group["document"].get("training") or {}):
+                continue
+            if task.id.attempt == group["attempt"] and master is not None and master["addr"]:
+                found[task.id] = Wanted(task.pid, str(master["addr"]), int(master["port"]))
+        return found
 
     def _task_now(self, task: Observed, seen: Seen, states: dict[str, RunState]) -> TaskNow:
         group = self._feed.groups[task.id.group_id]
@@ -152,6 +168,7 @@ class NodeTelemetry:
             curve_text=state.text if state is not None else "",
             progress=progress,
             report=report,
+            rendezvous=seen.rendezvous,
         )
 
     async def _tell(self, blob: bytes) -> None:

@@ -5,15 +5,17 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentd.core.quiet import Quiet, QuietWatch
+from agentd.core.rendezvous import RendezvousNow
 from agentd.core.stall import IDLE_CARD_PERCENT
 from agentd.core.telemetry_blob import CardNow
 from agentd.gpu.base import GpuAdapter
 from agentd.runtime.base import Observed, TaskId
 from agentd.telemetry.blocking_look import BlockingLook, StillLooking
 from agentd.telemetry.process_use import ProcessUse, Use
+from agentd.telemetry.rendezvous_probe import RendezvousProbe, Wanted
 
 log = logging.getLogger(__name__)
 _DEADLINE_S = 5.0
@@ -31,6 +33,7 @@ class Seen:
     files: Quiet | None
     processor: Quiet | None
     cards: Mapping[str, Quiet | None]
+    rendezvous: RendezvousNow | None = None
 
 
 @dataclass(slots=True)
@@ -47,14 +50,16 @@ class TaskProbe:
         self._cards, self._log_dir, self._processes = cards, log_dir, processes
         self._gap_s = max(15.0, 5 * every_s)
         self._use = ProcessUse(table_every_s=5 * every_s)
-        self._use_look, self._card_look = BlockingLook(), BlockingLook()
+        self._meeting = RendezvousProbe()
+        self._use_look, self._card_look, self._meeting_look = BlockingLook(), BlockingLook(), BlockingLook()
         self._watches: dict[TaskId, _Watches] = {}
         self.cards: tuple[CardNow, ...] = ()
 
-    async def look(self, tasks: Sequence[Observed]) -> dict[TaskId, Seen]:
-        """tasks: those that run."""
+    async def look(self, tasks: Sequence[Observed], meeting: Mapping[TaskId, Wanted] = {}) -> dict[TaskId, Seen]:
+        """tasks: those that run. meeting: those of several nodes, and where they meet."""
         now = time.monotonic()
         uses, log_ages = await self._look_at_processes(tasks, now)
+        meetings = await self._look_at_meetings(meeting, now)
         cpu: dict[str, float | None] = {}
         for task in tasks:
             use = uses.get(task.id)
@@ -70,7 +75,8 @@ class TaskProbe:
         for task in tasks:
             # A log that was never written is as old as its task; one that could not be looked at is no silent one.
             log_age_s = None if log_ages is None else log_ages.get(task.id, running_s(task))
-            found[task.id] = self._seen(task, uses.get(task.id), log_age_s, by_uuid, now)
+            seen = self._seen(task, uses.get(task.id), log_age_s, by_uuid, now)
+            found[task.id] = replace(seen, rendezvous=meetings.get(task.id))
         return found
 
     def _seen(
@@ -111,6 +117,15 @@ class TaskProbe:
             return await self._use_look.take(_DEADLINE_S, look)
         except (TimeoutError, StillLooking):
             return {}, None
+
+    async def _look_at_meetings(self, wanted: Mapping[TaskId, Wanted], now: float) -> dict[TaskId, RendezvousNow]:
+        """A host name among them may take its time to be resolved."""
+        if not wanted or not self._processes:
+            return {}
+        try:
+            return await self._meeting_look.take(_DEADLINE_S, lambda: self._meeting.look(wanted, now))
+        except (TimeoutError, StillLooking):
+            return {}
 
     async def _look_at_cards(self, cpu: Mapping[str, float | None]) -> tuple[CardNow, ...]:
         try:

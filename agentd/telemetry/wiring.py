@@ -6,6 +6,7 @@ from pathlib import Path
 import aiohttp
 
 from agentd.core.certificate_life import CertificateNow
+from agentd.core.rendezvous import RendezvousLimits
 from agentd.core.stall import StallLimits
 from agentd.gpu.base import GpuAdapter
 from agentd.node_feed import NodeFeed
@@ -33,8 +34,9 @@ def make_telemetry(
     every_s: float,
     stall_after_s: float,
     certificate: Callable[[], CertificateNow | None] = lambda: None,
+    rendezvous_after_s: float = 120.0,
 ) -> NodeTelemetry:
-    desk = TelemetryDesk(StallLimits(stall_after_s), every_s)
+    desk = TelemetryDesk(StallLimits(stall_after_s), every_s, RendezvousLimits(rendezvous_after_s))
     return NodeTelemetry(
         node_id=node_id,
         mesh=mesh,

@@ -69,6 +69,8 @@ def _facts(group: GroupDetail, now_ms: int) -> list[str]:
     ]
     if reference := task.get("image"):
         facts.append(("image", f"{reference}{_resolved(group.get('image'))}"))
+    if meeting := group.get("rendezvous"):
+        facts.append(("rendezvous", f"{meeting['state']}: {meeting['text']}"))
     if again_of := group.get("resubmit_of"):
         facts.append(("again of", again_of))
     return [f"{label:<13} {value}" for label, value in facts]

@@ -27,7 +27,10 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
     position = await _position(client, group_id) if group["status"] == "pending" else None
     events = await _newest_events(client, group_id)
     if args.output == "json":
-        reason = {key: group.get(key) for key in ("group_id", "name", "status", "pending_reason", "failure", "attempt")}
+        reason = {
+            key: group.get(key)
+            for key in ("group_id", "name", "status", "pending_reason", "failure", "attempt", "rendezvous")
+        }
         terminal.json(reason | {"position": position, "events": events})
         return 0
     status = group["status"]
@@ -53,6 +56,10 @@ def _reasons(group: GroupDetail, position: int | None) -> list[str]:
         said += [f"    {key.replace('_', ' ')}: {text}" for key, value in details.items() if (text := _detail(value))]
         if position is not None:
             said.append(f"  It is number {position} in the queue.")
+    meeting = group.get("rendezvous")
+    if group["status"] == "running" and meeting and meeting["state"] != "formed":
+        said.append(f"  Its ranks have not become one world: {meeting['text']}.")
+        said.append("  Nothing is stopped for it; its alert says what to do: heteroflow console --view alerts")
     failure = group.get("failure")
     if failure:
         rank = failure.get("rank")

@@ -20,6 +20,7 @@ _OF_CONTROLLERS = frozenset(
         "MoveGroup",
         "EndDrain",
         "TurnMaintenance",
+        "RecordRendezvous",
     }
 )
 """Decisions, made beside the leader and said over its own host's socket."""

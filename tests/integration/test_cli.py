@@ -232,6 +232,20 @@ class TestReading:
         assert await cli("events", group_id, "-o", "json") == 0
         assert json.loads(cli.out)["events"][0]["kind"] == "submitted"
 
+    async def test_ranks_that_did_not_meet(self, cli):
+        await cli.join()
+        group_id = await cli.submit()
+        await cli.run_group(group_id)
+        said = "missing: rank 1 (n2) never connected to 10.0.0.1:20000"
+        await cli.do("RecordRendezvous", group_id=group_id, attempt=1, state="missing", text=said)
+        assert await cli("show", group_id) == 0 and f"missing: {said}" in cli.out
+        assert await cli("why", group_id) == 0
+        assert f"have not become one world: {said}." in cli.out and "Nothing is stopped" in cli.out
+        assert await cli("why", group_id, "-o", "json") == 0
+        assert json.loads(cli.out)["rendezvous"]["state"] == "missing"
+        await cli.do("RecordRendezvous", group_id=group_id, attempt=1, state="formed", text="one world of 2 nodes")
+        assert await cli("why", group_id) == 0 and "not become" not in cli.out
+
     async def test_why_a_group_waits(self, cli):
         first, group_id = await cli.submit(name="first"), await cli.submit(name="second")
         reason = {

@@ -107,6 +107,8 @@ class History:
         elif kind == 40:
             phase = ("opened", "ended")[c % 2]
             self.on_group("RecordExec", a, attempt=1 + b % 3, rank=c % 3, by="ada", phase=phase, text="sh")
+            seen = ("formed", "missing", "silent", "split")[c % 4]
+            self.on_group("RecordRendezvous", a, attempt=1 + b % 3, state=seen, text=seen)
         elif kind == 41:
             self.rejoin(NODES[a % 3], truthful=True)
         elif kind > 49:

@@ -18,6 +18,7 @@ from mesh.core.state.outcome import Outcome, refused
 from mesh.core.state.pause import pause_scheduling, resume_scheduling
 from mesh.core.state.phases import continue_phase, rollback_group, start_group
 from mesh.core.state.reasons import set_reasons
+from mesh.core.state.rendezvous_record import record_rendezvous
 from mesh.core.state.reports import task_reports
 from mesh.core.state.requests import recall, remember
 from mesh.core.state.retention import prune_groups
@@ -61,6 +62,7 @@ REDUCERS: dict[str, Reducer] = {
     "RevokeKey": revoke_key,
     "PutSigner": put_signer,
     "RecordExec": record_exec,
+    "RecordRendezvous": record_rendezvous,
     "PruneGroups": prune_groups,
     "Noop": noop,
 }

@@ -128,6 +128,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "phase": "opened",
         "text": "sh",
     },
+    "RecordRendezvous": {"group_id": GROUP, "attempt": 1, "state": "missing", "text": "rank 1 never connected"},
     "Noop": {"payload": b"x" * 500},
 }
 

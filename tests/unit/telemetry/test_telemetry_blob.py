@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agentd.core.certificate_life import CertificateNow, worth_telling
 from agentd.core.quiet import Quiet
+from agentd.core.rendezvous import Processes, RendezvousNow
 from agentd.core.report import METRICS_MAX, NAME_MAX, Report
 from agentd.core.stall import StallLimits
 from agentd.core.telemetry_blob import (
@@ -71,9 +72,23 @@ def test_a_report_is_told_only_where_there_is_one():
     assert len(msgpack.unpackb(pack_node(NODE))[5][0]) == 16, "the bytes of the version before"
 
 
+def test_where_ranks_meet_is_told_only_of_groups_of_several_nodes():
+    """An agent of the version before takes the place of the report for one, and reads the blob all the same."""
+    for seen in (
+        RendezvousNow("10.0.0.1:20000", 3.0, True, None, 2.0, Processes(0, 4, 1, 1, True)),
+        RendezvousNow("[fd00::1]:20000", 3.0, False, True),
+    ):
+        for report in (None, Report(1), Report(0, 7, 0.5)):
+            told = replace(NODE, tasks=(replace(TASK, rank=1, report=report, rendezvous=seen),))
+            assert unpack_node(pack_node(told)) == told
+            shown = msgpack.unpackb(pack_node(told))[5][0][16]
+            assert len(shown) == 8 and shown[0] in (0, 1) and isinstance(shown[6], list)
+
+
 def test_the_reports_of_64_groups_on_one_host_displace_no_task():
     metrics = tuple((f"{at:x}" * NAME_MAX, 1.5) for at in range(METRICS_MAX))
-    task = replace(TASK, report=Report(0, 2**50, 0.5, 1e-4, 1.5, "x" * 32, metrics, 2.5))
+    meets = RendezvousNow("10.100.100.100:29999", 1e6, True, True, 1e6, Processes(0, 512, 8, None, True))
+    task = replace(TASK, report=Report(0, 2**50, 0.5, 1e-4, 1.5, "x" * 32, metrics, 2.5), rendezvous=meets)
     assert len(unpack_node(pack_node(replace(NODE, tasks=(task,) * 64))).tasks) == 64
 
 

@@ -1,0 +1,129 @@
+"""Real processes that listen and connect, as /proc shows them."""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from agentd.core.rendezvous import RendezvousNow
+from agentd.runtime.base import TaskId
+from agentd.telemetry.rendezvous_probe import RendezvousProbe, Wanted
+
+TASK = TaskId("tg-1", 1, 1)
+LISTEN = "import socket, time; s = socket.create_server(({host!r}, {port})); time.sleep(600)"
+CONNECT = "import socket, time; s = socket.create_connection(({host!r}, {port})); time.sleep(600)"
+# As a launcher does: the connection is the child's.
+BELOW = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], env=dict(os.environ, **{env!r}))"
+IDLE = "import time; time.sleep(600)"
+
+
+@pytest.fixture
+def run():
+    started = []
+
+    def start(code: str) -> int:
+        started.append(subprocess.Popen([sys.executable, "-c", code], start_new_session=True))
+        return started[-1].pid
+
+    yield start
+    for process in started:
+        subprocess.run(["kill", "-9", "--", f"-{process.pid}"], check=False)
+        process.wait()
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as held:
+        return int(held.getsockname()[1])
+
+
+def until(probe: RendezvousProbe, wanted: Wanted, is_it: Callable[[RendezvousNow], bool]) -> RendezvousNow:
+    """Looks with a clock of its own, by which every look is due."""
+    deadline, now = time.monotonic() + 30.0, 0.0
+    while True:
+        now += 100.0
+        found = probe.look({TASK: wanted}, now)[TASK]
+        if is_it(found):
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_who_listens_and_who_connects(run, host):
+    try:
+        port = free_port(host)
+    except OSError:
+        pytest.skip(f"{host} is not there")
+    code = LISTEN.format(host=host, port=port)
+    if ":" in host:
+        code = code.replace(f"{port}))", f"{port}), family=socket.AF_INET6)")
+    first = until(RendezvousProbe(), Wanted(run(code), host, port), lambda now: bool(now.listens))
+    assert not first.connected and first.place == (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    idle = until(RendezvousProbe(), Wanted(run(IDLE), host, port), lambda now: True)
+    assert (idle.listens, idle.connected, idle.processes) == (False, False, None)
+    second = until(RendezvousProbe(), Wanted(run(CONNECT.format(host=host, port=port)), host, port), _connected)
+    assert not second.listens
+
+
+def test_an_address_of_another_machine_does_not_count(run):
+    """A node that is its own master connects to the same port, at home."""
+    port = free_port()
+    own = run(LISTEN.format(host="127.0.0.1", port=port))
+    until(RendezvousProbe(), Wanted(own, "127.0.0.1", port), lambda now: bool(now.listens))
+    peer = run(CONNECT.format(host="127.0.0.1", port=port))
+    until(RendezvousProbe(), Wanted(peer, "127.0.0.1", port), _connected)
+    elsewhere = RendezvousProbe().look({TASK: Wanted(peer, "10.1.2.3", port)}, 0.0)[TASK]
+    assert not elsewhere.connected
+
+
+def test_what_launchers_tell_their_processes(run):
+    port = free_port()
+    until(
+        RendezvousProbe(),
+        Wanted(run(LISTEN.format(host="127.0.0.1", port=port)), "127.0.0.1", port),
+        lambda now: bool(now.listens),
+    )
+    env = {"RANK": "3", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "none"}
+    probe = RendezvousProbe()
+    inside = Wanted(run(BELOW.format(code=CONNECT.format(host="127.0.0.1", port=port), env=env)), "127.0.0.1", port)
+    found = until(probe, inside, lambda now: now.processes is not None and now.processes.outside is None)
+    assert found.processes is not None and found.processes.gathered and found.connected
+    assert (found.processes.lowest, found.processes.world, found.processes.inside) == (3, 4, 1)
+    # Seen once holds: the launcher may close what it needs no more.
+    subprocess.run(["kill", "-9", "--", f"-{inside.pid}"], check=True)
+    assert probe.look({TASK: inside}, 1e6)[TASK].processes == found.processes
+
+    env = {"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2"}
+    outside = Wanted(run(BELOW.format(code=IDLE, env=env)), "127.0.0.1", port)
+    paddle = until(RendezvousProbe(), outside, lambda now: now.processes is not None).processes
+    assert paddle is not None
+    assert (paddle.lowest, paddle.world, paddle.outside, paddle.gathered) == (0, 2, 0, True)
+    only_size = Wanted(run(BELOW.format(code=IDLE, env={"WORLD_SIZE": "2"})), "127.0.0.1", port)
+    assert RendezvousProbe().look({TASK: only_size}, 0.0)[TASK].processes is None
+
+
+def test_a_name_is_resolved_and_one_that_is_none_is_nowhere(run):
+    port = free_port()
+    until(
+        RendezvousProbe(),
+        Wanted(run(LISTEN.format(host="127.0.0.1", port=port)), "localhost", port),
+        lambda now: bool(now.listens),
+    )
+    until(RendezvousProbe(), Wanted(run(CONNECT.format(host="127.0.0.1", port=port)), "localhost", port), _connected)
+    lost = RendezvousProbe().look({TASK: Wanted(run(IDLE), "no-such-host.invalid", port)}, 0.0)[TASK]
+    assert not lost.connected
+
+
+def test_a_task_that_is_gone_is_forgotten_and_seldom_looked_at(run):
+    probe, port = RendezvousProbe(), free_port()
+    wanted = Wanted(run(IDLE), "127.0.0.1", port)
+    assert probe.look({TASK: wanted}, 0.0)[TASK].watched_s == 0.0
+    assert probe.look({TASK: wanted}, 700.0)[TASK].watched_s == 700.0
+    assert probe.look({}, 701.0) == {} and probe.look({TASK: wanted}, 702.0)[TASK].watched_s == 0.0
+
+
+def _connected(now: RendezvousNow) -> bool:
+    return bool(now.connected)
