@@ -119,6 +119,13 @@ class RendezvousSeen(TypedDict):
     at: str | None
 
 
+class Limit(TypedDict):
+    """over: `deadline_over` of a group that runs, `wait_over` of one that waits; at: when that fails it."""
+
+    over: str
+    at: str | None
+
+
 class GroupDetail(GroupSummary):
     config: dict[str, Any]
     master: dict[str, Any] | None
@@ -131,6 +138,7 @@ class GroupDetail(GroupSummary):
     submit_index: int
     image: Image | None
     rendezvous: RendezvousSeen | None
+    limit: Limit | None
     tasks: list[Task]
 
 

@@ -32,7 +32,7 @@ from schemas.limits import (
     TEXT_MAX,
 )
 from schemas.rules.permissions import KINDS, ROLES, SCOPES
-from schemas.states import DRAIN_MODES, RENDEZVOUS_STATES
+from schemas.states import DRAIN_MODES, OVER_DEADLINE, OVER_STALL, OVER_WAIT, RENDEZVOUS_STATES
 
 VERSION = 1
 
@@ -322,6 +322,15 @@ COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
     "StopGroup": ({"group_id": GROUP, "by": text(NAME_MAX)}, {}),
     "PauseGroup": ({"group_id": GROUP, "by": text(NAME_MAX)}, {}),
     "ResumeGroup": ({"group_id": GROUP, "by": text(NAME_MAX)}, {}),
+    # A group that waits has no attempt yet. text: what was seen of one that stands still.
+    "FailGroup": (
+        {
+            "group_id": GROUP,
+            "attempt": integer(0, 9999),
+            "over": choice(OVER_DEADLINE, OVER_WAIT, OVER_STALL),
+        },
+        {"text": LONG},
+    ),
     "ExpireNode": ({"node_id": NODE, "uid": SEGMENT, "text": LONG}, {}),
     "RejoinNode": ({"node_id": NODE, "uid": SEGMENT, "losses": integer(1), "tasks": each(record(TASK_REF))}, {}),
     "DeleteGroup": ({"group_id": GROUP}, {}),

@@ -50,6 +50,7 @@ IMAGE_PULL_MS = 2 * 3_600_000
 START_DEADLINE_MS = 60_000
 # Attempts in a row whose nodes saw different checkpoints; rests between them give caches of network file systems time.
 SHARED_STORAGE_TRIES = 4
+RESTARTS_MAX = 100  # that a document may ask for: a group that needs more is not mended by them
 PHASE_TRIES = 3  # leaders that may inherit one phase with a fresh deadline before it is rolled back
 
 PENALTY_UNIT = 1000  # of one rollback, in thousandths so that decay is integer arithmetic, equal on every voter

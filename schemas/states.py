@@ -60,8 +60,13 @@ GROUP_MOVES: tuple[Move, ...] = (
     Move(SCHEDULING, FAILED, "failed", "a claim failed for good: the request itself cannot work"),
     Move(STARTING, FAILED, "failed", "a rank failed"),
     Move(RUNNING, FAILED, "failed", "a rank failed"),
-    Move(STARTING, RECOVERING, "recovering", "a node was lost or is drained, or the start timed out"),
-    Move(RUNNING, RECOVERING, "recovering", "a node was lost or is drained"),
+    Move(
+        STARTING,
+        RECOVERING,
+        "recovering",
+        "a node was lost or is drained, the start timed out, or the host failed it",
+    ),
+    Move(RUNNING, RECOVERING, "recovering", "a node was lost or is drained, or the host failed it"),
     Move(RECOVERING, PENDING, "requeued", "every rank of the old attempt is gone"),
     Move(PENDING, STOPPED, "stopped", "a user stopped it before it was bound"),
     Move(SCHEDULING, STOPPING, "stopping", "a user stopped it"),
@@ -69,8 +74,8 @@ GROUP_MOVES: tuple[Move, ...] = (
     Move(RUNNING, STOPPING, "stopping", "a user stopped it"),
     Move(RECOVERING, STOPPING, "stopping", "a user stopped it"),
     Move(STOPPING, STOPPED, "stopped", "every rank is gone"),
-    Move(PENDING, FAILED, "failed", "it waited longer than max_wait_s", live=False),
-    Move(RECOVERING, FAILED, "failed", "its restarts are spent", live=False),
+    Move(PENDING, FAILED, "failed", "it waited longer than max_wait_s"),
+    Move(RECOVERING, FAILED, "failed", "its restarts are spent"),
     Move(RUNNING, PREEMPTING, "preempting", "a spot group must give way", live=False),
     Move(PREEMPTING, PENDING, "requeued", "every rank is gone", live=False),
     Move(PREEMPTING, STOPPING, "stopping", "a user stopped it", live=False),
@@ -159,6 +164,11 @@ ENDING_RECOVERING = "recovering"
 ENDING_DRAINED = "drained"
 ENDING_PAUSED = "paused"
 
+# For how long a group may run, wait, or stand still; also the kind of event of one that ran or stood too long.
+OVER_DEADLINE = "deadline_over"
+OVER_WAIT = "wait_over"
+OVER_STALL = "stalled"
+
 EVENT_KINDS: dict[str, str] = {
     "submitted": "the group was accepted into the queue",
     "bound": "cards on every node were reserved for a new attempt",
@@ -173,6 +183,8 @@ EVENT_KINDS: dict[str, str] = {
     "log_lost": "output of one rank did not come into its log; the log says where",
     "rank_lost": "one rank is proved gone without an exit status",
     "root_failure": "the first rank that failed; the others are being stopped",
+    "deadline_over": "the group ran for its deadline_s; its ranks are told to save and end",
+    "stalled": "no rank showed a sign of life for long; its ranks are told to save and end",
     "rolled_back": "the attempt was given up before it started, and the group waits again",
     "recovering": "the attempt ended through no fault of its own",
     "requeued": "every rank of the old attempt is gone; the group waits at its old place",

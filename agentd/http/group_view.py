@@ -4,6 +4,8 @@ say."""
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mesh.core.state.shape import Shape, shape_of
+from mesh.core.state.time_limits import limit_of
 from schemas.instants import iso_utc
 
 Row = Mapping[str, Any]
@@ -55,6 +57,7 @@ def detail(group: Row, tasks: Iterable[Row]) -> dict[str, Any]:
         "submit_index": group["submit_idx"],
         "image": group.get("image"),
         "rendezvous": rendezvous(group),
+        "limit": _limit(group),
         "tasks": [task(row) for row in tasks],
     }
 
@@ -65,6 +68,12 @@ def rendezvous(group: Row) -> dict[str, Any] | None:
     if seen is None or seen["attempt"] != group["attempt"]:
         return None
     return {"state": seen["state"], "text": seen["text"], "at": moment(seen["at_ms"])}
+
+
+def _limit(group: Row) -> dict[str, Any] | None:
+    shape = shape_of(group["document"])
+    limit = limit_of(dict(group), shape) if isinstance(shape, Shape) else None
+    return {"over": limit.over, "at": moment(limit.due_ms)} if limit is not None else None
 
 
 def failure(row: Row | None) -> dict[str, Any] | None:

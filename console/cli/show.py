@@ -71,6 +71,9 @@ def _facts(group: GroupDetail, now_ms: int) -> list[str]:
         facts.append(("image", f"{reference}{_resolved(group.get('image'))}"))
     if meeting := group.get("rendezvous"):
         facts.append(("rendezvous", f"{meeting['state']}: {meeting['text']}"))
+    if limit := group.get("limit"):
+        what = "fails unless it runs by then" if limit["over"] == "wait_over" else "ends then, by its deadline_s"
+        facts.append(("limit", f"{text_or_dash(limit.get('at'))} ({what})"))
     if again_of := group.get("resubmit_of"):
         facts.append(("again of", again_of))
     return [f"{label:<13} {value}" for label, value in facts]

@@ -69,7 +69,8 @@ def _reasons(group: GroupDetail, position: int | None) -> list[str]:
         if rank is not None:
             said.append(f"  See its last lines: heteroflow logs {group['group_id']} --rank {rank} --tail 50")
     if group.get("restarts"):
-        said.append(f"  It was put back into the queue {number(group['restarts'])} times after nodes were lost.")
+        times = "once" if group["restarts"] == 1 else f"{number(group['restarts'])} times"
+        said.append(f"  It was put back into the queue {times}, after a node was lost or the infrastructure failed.")
     if group.get("drains"):
         times = "once" if group["drains"] == 1 else f"{number(group['drains'])} times"
         said.append(f"  It was moved {times} off nodes that were drained.")

@@ -24,6 +24,22 @@ _BY_CLASS = {
         "Under checkpoint_path the nodes have different directories: some ranks would resume, others begin at zero.",
         "Mount one network file system there on every node; `df` on each of the named nodes tells what is there now.",
     ),
+    "walltime": (
+        "It ran for as long as training.deadline_s allowed; its ranks were given their grace to save.",
+        "Resubmit it: it goes on from its newest checkpoint. Clone it to set a longer deadline_s.",
+    ),
+    "unschedulable": (
+        "No place was found for it within training.max_wait_s.",
+        "Ask for fewer or other cards, or submit it again later; `heteroflow queue` shows who waits for what.",
+    ),
+    "stalled": (
+        "For long no rank took a step, printed, or read or wrote anything, and its cards were idle.",
+        "Look at the last lines of every rank: the one that says less than the others is often the cause. Resubmit it.",
+    ),
+    "node_lost": (
+        "A host with a rank of it was lost, and it had been restarted as often as training.recovery allows.",
+        "See `heteroflow nodes` for that host, then resubmit it: it goes on from its newest checkpoint.",
+    ),
     "gpu_oom": (
         "The card's memory is full.",
         "A smaller micro-batch, activation checkpointing or more sharding needs less.",

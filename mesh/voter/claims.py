@@ -16,6 +16,7 @@ _OF_CONTROLLERS = frozenset(
         "StartGroup",
         "ContinuePhase",
         "RollbackGroup",
+        "FailGroup",
         "ExpireNode",
         "MoveGroup",
         "EndDrain",

@@ -104,7 +104,7 @@ def user(value: object, path: str, found: list[Finding]) -> Any:
     return words
 
 
-def _spelled(inner: Reader) -> Reader:
+def spelled(inner: Reader) -> Reader:
     """Below a field, what YAML left unquoted arrives as text, and cannot be told from text in quotes."""
 
     @shaped(schema_of_reader(inner))
@@ -115,13 +115,13 @@ def _spelled(inner: Reader) -> Reader:
 
 
 ulimits = readers.mapped(
-    _ULIMIT_NAME, f"limits are {' '.join(ULIMITS)}", _spelled(readers.WholeNumber(-1, 2**53)), len(ULIMITS)
+    _ULIMIT_NAME, f"limits are {' '.join(ULIMITS)}", spelled(readers.WholeNumber(-1, 2**53)), len(ULIMITS)
 )
 
 _MOUNT: dict[str, Reader] = {
     "source": readers.absolute_path,
     "target": readers.absolute_path,
-    "read_only": _spelled(readers.truth),
+    "read_only": spelled(readers.truth),
 }
 
 

@@ -1,7 +1,7 @@
 """Every field of the task-group document, as data: where it stands, how it is read, or why it is refused.
 
 A field whose machinery comes in a later version is refused, because a job that silently ran without it would mislead
-(a deadline nobody keeps, a quota of memory nobody sets). Those that only describe the job are kept and shown.
+(a sweep nobody runs, a quota of memory nobody sets). Those that only describe the job are kept and shown.
 """
 
 import re
@@ -15,8 +15,9 @@ from schemas.rules.hyper_params import KEY, KEY_MAX, KEYS_MAX, VALUE_MAX
 from schemas.states import ISOLATION_KEEP, ISOLATION_STOP, PRIORITIES
 from schemas.task_group import container, readers
 from schemas.task_group.readers import Reader, shaped
+from schemas.task_group.recovery import recovery
 
-WEEK_S = 7 * 86_400
+YEAR_S = 366 * 86_400
 DEFAULT_STOP_GRACE_S = 60
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LABEL_KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]*[A-Za-z0-9])?\Z")
@@ -158,9 +159,9 @@ TRAINING = Section(
             KEY_MAX,
         ),
         "loss_tag": readers.text(256),
-        "recovery": Later("A lost node re-queues the group by itself; other failures are not restarted. " + _REMOVE),
-        "deadline_s": Later("Nothing would stop the group then. Use `timeout` in the command."),
-        "max_wait_s": Later("The group would wait on. " + _REMOVE),
+        "recovery": recovery,
+        "deadline_s": readers.WholeNumber(1, YEAR_S),
+        "max_wait_s": readers.WholeNumber(1, YEAR_S),
         "sla": harmless("standard"),
         "sweep": Later("Submit one group per combination."),
         "evaluation": Later(_IN_SCRIPT),
@@ -176,6 +177,8 @@ TRAINING = Section(
         **dict.fromkeys(("gpu_per_node", "gpus_per_node", "nproc_per_node"), "per_node_gpu"),
         **dict.fromkeys(("hyperparams", "hyperparameters", "hparams"), "hyper_params"),
         **dict.fromkeys(("checkpoint_dir", "ckpt_path", "output_dir"), "checkpoint_path"),
+        **dict.fromkeys(("timeout", "timeout_s", "walltime", "time_limit", "deadline"), "deadline_s"),
+        **dict.fromkeys(("max_wait", "queue_timeout"), "max_wait_s"),
     },
     advice={
         "compute": "use n_nodes, per_node_gpu and gpu_type",

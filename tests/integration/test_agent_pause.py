@@ -70,6 +70,29 @@ async def test_a_gang_saves_frees_its_cards_and_goes_on_from_its_step(mesh):
     assert (await mesh.nodes[0].call("DELETE", f"/task-groups/{group_id}")).status == 200
 
 
+async def test_a_deadline_gives_the_ranks_their_grace_and_a_wait_has_an_end(mesh):
+    document = training(mesh, "late")
+    document["training"]["deadline_s"] = 3
+    group_id = await mesh.submit(document)
+    waits = shell_group("waits", mesh.directory, "true", n_nodes=5, max_wait_s=2)
+    waiting = await mesh.submit(waits)
+    running = await mesh.status(group_id, "running")
+    assert running["limit"]["over"] == "deadline_over" and running["limit"]["at"] > running["started_at"]
+    await step_of(mesh, group_id, 1)
+
+    group = await mesh.status(group_id, "failed")
+    assert (group["failure"]["class"], group["failure"]["rank"]) == ("walltime", None)
+    assert {task["exit_code"] for task in group["tasks"]} == {0}, "they saved and ended as they were told"
+    lines = await mesh.lines(group_id)
+    assert any("saved" in line["text"] for line in lines), [line["text"] for line in lines][-5:]
+    events = (await mesh.nodes[0].call("GET", f"/task-groups/{group_id}/fault-events")).value["events"]
+    assert [event["kind"] for event in events if event["rank"] is None][-2:] == ["deadline_over", "failed"]
+
+    waited = await mesh.status(waiting, "failed")
+    assert waited["failure"]["class"] == "unschedulable" and "needs 5 nodes" in waited["failure"]["text"]
+    await eventually(lambda: _all_free(mesh, 2), 20, lambda: "both cards free")
+
+
 async def _all_free(mesh, count):
     return await cards_free(mesh) == count
 

@@ -21,7 +21,7 @@ KINDS = ("claimed", "started", "exited", "released", "claim_failed", "progress")
 PAUSES_MS = (0, 1, 900, 5_000, 31_000, 61_000, 300_000, 90_000_000)
 LIVE = {(move.source, move.target) for move in GROUP_MOVES if move.live}
 SMALL = st.integers(0, 7)
-STEP = st.tuples(st.integers(0, 52), SMALL, SMALL, SMALL)
+STEP = st.tuples(st.integers(0, 53), SMALL, SMALL, SMALL)
 # Short ones shrink to a readable case; long ones reach the deep states.
 STEPS = st.lists(STEP, max_size=30) | st.integers(0, 1 << 32).map(lambda seed: seeded(seed))
 RELAXED = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -29,7 +29,7 @@ RELAXED = settings(max_examples=100, deadline=None, suppress_health_check=list(H
 
 def seeded(seed: int) -> list[tuple[int, int, int, int]]:
     rng = random.Random(seed)
-    return [(rng.randrange(53), rng.randrange(8), rng.randrange(8), rng.randrange(8)) for _ in range(70)]
+    return [(rng.randrange(54), rng.randrange(8), rng.randrange(8), rng.randrange(8)) for _ in range(70)]
 
 
 class History:
@@ -111,6 +111,9 @@ class History:
             self.on_group("RecordRendezvous", a, attempt=1 + b % 3, state=seen, text=seen)
         elif kind == 41:
             self.rejoin(NODES[a % 3], truthful=True)
+        elif kind == 53:
+            over = ("deadline_over", "wait_over", "stalled")[c % 3]
+            self.on_group("FailGroup", a, attempt=b % 3, over=over, text="silent")
         elif kind > 49:
             self.on_group("PauseGroup" if kind < 52 else "ResumeGroup", a, by="ada")
         else:
@@ -161,6 +164,8 @@ class History:
             over["on_isolation"] = "keep"
         if c == 3:
             over["image"] = "team/pt:1"
+        if c in (4, 5):
+            over |= {"deadline_s": 200, "max_wait_s": 400, "recovery": {"max_restarts": c - 4, "on": ["nccl_init"]}}
         request: dict[str, Any] = {"request": {"client": f"c{a % 2}", "id": f"k-{c}", "digest": "d"}} if c > 4 else {}
         outcome = self.world.try_submit(document(1 + a % 3, b % 3, **over), **request)
         if outcome.ok and outcome.data["group_id"] not in self.groups:
@@ -192,6 +197,7 @@ class History:
                 "at_ms": a,
                 "why": ("", "fenced")[a == 7],
             }
+            body |= {"class": "nccl_init"} if code == 1 and a % 2 else {}
         if said == "claim_failed":
             body |= {"code": "port", "text": "taken", "permanent": a == 0}
         fields = {"node": task["node"], "uid": f"uid-{task['node']}", "reports": [body]}

@@ -301,4 +301,6 @@ def draw_document(rng: Random, number: int, hosts: int) -> dict[str, Any]:
     drawn = document(f"g{number}", rng.randint(1, min(3, hosts)), rng.randint(0, 2), isolation, priority)
     if rng.random() < 0.5:
         del drawn["training"]["checkpoint_path"]
+    if number % 4 == 3:
+        drawn["training"] |= {"deadline_s": 20, "max_wait_s": 60, "recovery": {"max_restarts": 1, "on": []}}
     return drawn

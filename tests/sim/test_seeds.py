@@ -43,6 +43,7 @@ AT_LEAST = {
     "TurnMaintenance: ok": 20,
     "HoldMesh: ok": 10,
     "paused": 5,
+    "FailGroup: ok": 20,
     "ResumeGroup: ok": 5,
 }
 

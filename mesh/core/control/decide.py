@@ -1,5 +1,5 @@
-"""What the controllers propose next: the scheduler's binds, the starts of claimed gangs, and the end of phases that
-take too long.
+"""What the controllers propose next: the scheduler's binds, the starts of claimed gangs, and the end of phases and
+groups that take too long.
 
 Pure: the picture, the time and a memory in, commands out. Everything here may be lost with the leader: the next one
 decides afresh from the state, and the reducers refuse what no longer fits."""
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mesh.core.control.drains import drains
+from mesh.core.control.time_limits import overdue
 from mesh.core.control.view import Attempt, View
 from mesh.core.sched.plan import plan
 from mesh.core.sched.view import Plan
@@ -58,7 +59,9 @@ def decide(view: View, now: Now, memory: Memory) -> Commands:
     if view.idx < memory.caught_up:
         return []
     stamp_now_ms = _stamp_now_ms(view, now, memory)
-    commands = drains(view, stamp_now_ms)
+    late = overdue(view, stamp_now_ms)
+    over = {proposal["group_id"] for proposal in late}
+    commands = late + [item for item in drains(view, stamp_now_ms) if item.get("group_id") not in over]
     leaving = {proposal["group_id"] for proposal in commands if proposal["t"] == "MoveGroup"}
     commands += [proposal for proposal in _phases(view, now, memory) if proposal["group_id"] not in leaving]
     memory.inherited = False
@@ -69,6 +72,7 @@ def decide(view: View, now: Now, memory: Memory) -> Commands:
         commands += [
             command("BindGroup", group_id=bind.group_id, attempt=bind.attempt, placements=list(bind.placements))
             for bind in planned.binds
+            if bind.group_id not in over
         ]
         commands += _reasons(view, planned, now, memory)
     return commands

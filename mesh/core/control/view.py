@@ -8,6 +8,7 @@ from typing import Any
 from mesh.core.sched.view import Card, MeshView, NodeView, Waiting
 from mesh.core.state.pause import KEY as PAUSE
 from mesh.core.state.shape import shape_of
+from mesh.core.state.time_limits import Limit, limit_of
 from schemas.instants import iso_utc
 from schemas.rules.frameworks import NEED_ADDRESSES
 from schemas.states import (
@@ -18,6 +19,7 @@ from schemas.states import (
     ORDER_START,
     PENDING,
     RELEASING,
+    RUNNING,
     SCHEDULING,
     STARTING,
     TERMINAL,
@@ -64,6 +66,7 @@ class View:
     idx: int = 0
     waiting: dict[str, Waiting] = field(default_factory=dict)
     attempts: dict[str, Attempt] = field(default_factory=dict)
+    limits: dict[str, Limit] = field(default_factory=dict)
     # (group, attempt) -> rank -> node of the ranks that were ordered to start and have not said that they did
     unstarted: dict[tuple[str, int], dict[int, str]] = field(default_factory=dict)
     _nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -75,7 +78,8 @@ class View:
 
     def reset(self, idx: int, rows: list[tuple[str, str, dict[str, Any]]]) -> None:
         """A snapshot replaces everything."""
-        for part in (self.waiting, self.attempts, self.unstarted, self._nodes, self._holds, self._seen, self._operated):
+        groups = (self.waiting, self.attempts, self.limits, self.unstarted)
+        for part in (*groups, self._nodes, self._holds, self._seen, self._operated):
             part.clear()
         self._paused = None
         self.extend(idx, rows)
@@ -151,9 +155,10 @@ class View:
         return list(dict.fromkeys((group_id, int(attempt)) for _, group_id, attempt, _ in held))
 
     def newest_stamp_ms(self) -> int:
-        """Of the leaders' stamps kept in nodes: no leader's time is before it."""
+        """Of the leaders' stamps kept in nodes and limits: no leader's time is before it."""
         stamps = [node["penalty"]["at_ms"] for node in self._nodes.values()]
         stamps += [part["at_ms"] for _, *parts in self.operated() for part in parts if part]
+        stamps += [limit.since_ms for limit in self.limits.values()]
         return max(stamps, default=0)
 
     def _node(self, node_id: str, row: dict[str, Any] | None) -> None:
@@ -194,10 +199,15 @@ class View:
             self.waiting.pop(group_id, None)
         if status not in (SCHEDULING, STARTING):
             self.attempts.pop(group_id, None)
-        if row is None or status not in (PENDING, SCHEDULING, STARTING):
+        self.limits.pop(group_id, None)
+        if row is None or status not in (PENDING, SCHEDULING, STARTING, RUNNING):
             return
         shape = shape_of(row["document"])
         if isinstance(shape, str):
+            return
+        if (limit := limit_of(row, shape)) is not None:
+            self.limits[group_id] = limit
+        if status == RUNNING:
             return
         if status == PENDING:
             self.waiting[group_id] = Waiting(

@@ -15,6 +15,7 @@ from schemas.states import (
     LOST,
     ORDER_NONE,
     ORDER_STOP,
+    PENDING,
     RELEASING,
     RUNNING,
     TERMINAL,
@@ -85,6 +86,7 @@ class Group:
         """Callers have checked the rules of their command; a forbidden move here is a defect of the reducer."""
         move = group_move(self.status, target)
         assert move is not None, group_move_refusal(self.status, target)
+        self._count_time(target)
         self.row["status"] = target
         if target == RUNNING and self.row["started_ms"] is None:
             self.row["started_ms"] = self.at_ms
@@ -97,6 +99,19 @@ class Group:
         else:
             self.store.put("active", self.id, {"status": target})
         self.event(move.kind, text, rank=rank, node=node, **data)
+
+    def _count_time(self, target: str) -> None:
+        """What its limits are counted by. A wait ends only when it runs: one that is placed and rolled back for ever
+        has waited all the time. What it ran in earlier attempts counts, or restarts would extend its deadline."""
+        row = self.row
+        since_ms = row.get("runs_since_ms")
+        if since_ms is not None:
+            row["ran_ms"] = row.get("ran_ms", 0) + max(self.at_ms - since_ms, 0)
+        row["runs_since_ms"] = self.at_ms if target == RUNNING else None
+        if target == RUNNING:
+            row["waits_since_ms"] = None
+        elif target == PENDING and row.get("waits_since_ms") is None:
+            row["waits_since_ms"] = self.at_ms
 
     def _free_checkpoint(self) -> None:
         path = self.row["checkpoint_path"]

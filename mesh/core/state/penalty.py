@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mesh.core.state.store import StateStore
 from schemas.limits import PENALTY_HALF_LIFE_MS, PENALTY_MAX, PENALTY_UNIT
 
 NO_PENALTY: dict[str, int] = {"score": 0, "at_ms": 0}
@@ -21,3 +22,10 @@ def decayed(score: int, since_ms: int) -> int:
 def raised(penalty: dict[str, Any], now_ms: int) -> dict[str, int]:
     score = decayed(penalty["score"], now_ms - penalty["at_ms"]) + PENALTY_UNIT
     return {"score": min(score, PENALTY_MAX), "at_ms": now_ms}
+
+
+def penalise(store: StateStore, node_id: str | None, at_ms: int) -> None:
+    node = store.get("node", node_id) if node_id is not None else None
+    if node is not None:
+        node["penalty"] = raised(node["penalty"], at_ms)
+        store.put("node", node["node_id"], node)

@@ -3,7 +3,7 @@
 from mesh.core.state.agreement import STORAGE_NOT_SHARED, disagreement, found_there, out_of_tries, unshared_failure
 from mesh.core.state.group import Group
 from mesh.core.state.outcome import Outcome, done, refused
-from mesh.core.state.penalty import raised
+from mesh.core.state.penalty import penalise
 from mesh.core.state.settle import fail, finish, roll_back
 from mesh.core.state.store import Row, StateStore
 from schemas.limits import PHASE_TRIES
@@ -89,13 +89,6 @@ def rollback_group(store: StateStore, idx: int, command: Row) -> Outcome:
     finish(group)
     group.save()
     return done(group_id=group.id, status=group.status)
-
-
-def penalise(store: StateStore, node_id: str | None, at_ms: int) -> None:
-    node = store.get("node", node_id) if node_id is not None else None
-    if node is not None:
-        node["penalty"] = raised(node["penalty"], at_ms)
-        store.put("node", node["node_id"], node)
 
 
 def _attempt(store: StateStore, command: Row, statuses: tuple[str, ...]) -> tuple[Group | None, Outcome]:

@@ -25,6 +25,7 @@ from mesh.core.state.retention import prune_groups
 from mesh.core.state.service import cordon_node, drain_node, end_drain, move_group, uncordon_node
 from mesh.core.state.store import Row, StateStore
 from mesh.core.state.submit import delete_group, stop_group, submit_group
+from mesh.core.state.time_limits import fail_group
 from schemas.commands import command_findings
 
 Reducer = Callable[[StateStore, int, Row], Outcome]
@@ -39,6 +40,7 @@ REDUCERS: dict[str, Reducer] = {
     "StartGroup": start_group,
     "ContinuePhase": continue_phase,
     "RollbackGroup": rollback_group,
+    "FailGroup": fail_group,
     "StopGroup": stop_group,
     "PauseGroup": pause_group,
     "ResumeGroup": resume_group,

@@ -8,7 +8,7 @@ from mesh.core.state.failure import exit_text, failure_of, judge_exit
 from mesh.core.state.group import Group, mark_releasing, release
 from mesh.core.state.keys import task_key
 from mesh.core.state.outcome import Outcome, done, refused
-from mesh.core.state.phases import penalise
+from mesh.core.state.penalty import penalise
 from mesh.core.state.settle import advance, blame_earlier, fail, failure_follows_loss, finish, recover, roll_back
 from mesh.core.state.store import Row, StateStore
 from schemas.states import (

@@ -4,6 +4,7 @@ from typing import Any
 
 from mesh.core.state.group import Group
 from mesh.core.state.lease_hold import KEY as HOLD
+from mesh.core.state.restarts import after_failure, begin_restart, restarts_spent
 from schemas.limits import DEFAULT_PROFILE, EXPIRY_DELAY_MS, PROFILES
 from schemas.states import (
     COMPLETED,
@@ -56,10 +57,14 @@ def finish(group: Group) -> None:
     if ending is None:
         group.move(COMPLETED, f"Completed: all {group.world()} ranks exited 0.")
     elif ending == ENDING_FAILED:
+        # Only now, as the cause that was seen first may have been a consequence of another.
+        spent = after_failure(group)
+        if spent is None:
+            return
         failure = group.row["failure"] or {}
         group.move(
             FAILED,
-            f"Failed: {failure.get('text', 'a rank failed')}",
+            f"Failed: {failure.get('text', 'a rank failed')}{spent}",
             rank=failure.get("rank"),
             failure_class=failure.get("class"),
         )
@@ -71,15 +76,16 @@ def finish(group: Group) -> None:
         group.move(PENDING, f"Waiting again at its old place: every rank of attempt {group.attempt} is gone.")
 
 
-def fail(group: Group, failure: dict[str, object]) -> None:
-    """The first failure of an attempt decides: its siblings are stopped, later exits are consequences."""
+def fail(group: Group, failure: dict[str, object], kind: str = "root_failure") -> None:
+    """The first failure of an attempt decides: its siblings are stopped, later exits are consequences. kind: of the
+    event; a failure without a rank is one of the whole group."""
     group.row["ending"] = ENDING_FAILED
     group.row["failure"] = {**failure, "at_ms": group.at_ms}
     rank = failure["rank"]
     assert rank is None or isinstance(rank, int)
     group.event(
-        "root_failure",
-        f"{failure['text']} The other ranks are being stopped.",
+        kind,
+        f"{failure['text']} " + ("The ranks" if rank is None else "The other ranks") + " are being stopped.",
         rank=rank,
         failure_class=failure["class"],
     )
@@ -113,8 +119,8 @@ def failure_follows_loss(group: Group) -> bool:
     own fault.
     """
     failure = group.row["failure"]
-    if group.row["ending"] != ENDING_FAILED or failure is None:
-        return False
+    if group.row["ending"] != ENDING_FAILED or failure is None or failure["rank"] is None:
+        return False  # no rank failed: it ran, or stood still, for as long as it may
     cluster = group.store.get("meta", "cluster")
     profile = PROFILES[cluster["profile"] if cluster is not None else DEFAULT_PROFILE]
     silence_ms = profile.t_lease_ms + EXPIRY_DELAY_MS
@@ -133,8 +139,11 @@ def recover(group: Group, why: str, node: str | None) -> None:
     if group.status == SCHEDULING:
         roll_back(group, "node_lost", why, node)
         return
+    if not begin_restart(group, why):
+        group.move(RECOVERING, f"Ending: {why} {restarts_spent(group)} The other ranks are being stopped.", node=node)
+        group.order_stop()
+        return
     group.row["ending"] = ENDING_RECOVERING
-    group.row["restarts"] += 1
     group.move(RECOVERING, f"Recovering: {why} The other ranks are being stopped.", node=node)
     group.order_stop()
 

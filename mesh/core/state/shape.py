@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from posixpath import normpath
 from typing import Any
 
-from schemas.limits import GPUS_PER_NODE_MAX, NODES_MAX
+from schemas.limits import GPUS_PER_NODE_MAX, INT_MAX, NODES_MAX, RESTARTS_MAX
 from schemas.states import ISOLATION_KEEP, ISOLATION_STOP, PRIORITIES
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """gpu_types: acceptable types in order of preference, empty = any; resume: an explicit path, which every attempt
-    keeps."""
+    keeps; deadline_s: of running; max_wait_s: of waiting; max_restarts: None where nobody asked for restarts, then lost
+    nodes alone restart it, without an end; restart_on: classes of failure that restart it."""
 
     name: str
     task_type: str
@@ -25,6 +26,10 @@ class Shape:
     resume: str | None
     in_container: bool
     framework: str | None
+    deadline_s: int | None
+    max_wait_s: int | None
+    max_restarts: int | None
+    restart_on: tuple[str, ...]
 
 
 def shape_of(document: Mapping[str, Any]) -> Shape | str:
@@ -39,6 +44,8 @@ def shape_of(document: Mapping[str, Any]) -> Shape | str:
     n_nodes = body.get("n_nodes", 1)
     per_node = body.get("per_node_gpu", task.get("gpu_required", 0))
     types = body.get("gpu_type") or ()
+    recovery = _map(body.get("recovery"))
+    on = recovery.get("on")
     if not isinstance(name, str) or not name or not isinstance(task_type, str):
         return "the document has no name or no task_type"
     if not isinstance(priority, str) or priority not in PRIORITIES:
@@ -66,6 +73,10 @@ def shape_of(document: Mapping[str, Any]) -> Shape | str:
         resume=_text(body.get("resume_from_checkpoint")),
         in_container=_text(task.get("image")) is not None,
         framework=_text(body.get("framework")),
+        deadline_s=_seconds(body.get("deadline_s")),
+        max_wait_s=_seconds(body.get("max_wait_s")),
+        max_restarts=most if _within(most := recovery.get("max_restarts"), 0, RESTARTS_MAX) else None,
+        restart_on=tuple(item for item in on if isinstance(item, str)) if isinstance(on, list | tuple) else (),
     )
 
 
@@ -81,6 +92,10 @@ def _map(value: object) -> Mapping[str, Any]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+def _seconds(value: object) -> int | None:
+    return value if isinstance(value, int) and _within(value, 1, INT_MAX) else None
 
 
 def _within(value: object, low: int, high: int) -> bool:

@@ -39,6 +39,7 @@ def submit_group(store: StateStore, idx: int, command: Row) -> Outcome:
             "created_ms": command["at_ms"],
             "started_ms": None,
             "ended_ms": None,
+            "waits_since_ms": command["at_ms"],
             "on_isolation": shape.on_isolation,
             "checkpoint_path": path,
             "nodes": [],

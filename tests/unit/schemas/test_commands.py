@@ -77,6 +77,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "StopGroup": {"group_id": GROUP, "by": "ada"},
     "PauseGroup": {"group_id": GROUP, "by": "ada"},
     "ResumeGroup": {"group_id": GROUP, "by": "ada"},
+    "FailGroup": {"group_id": GROUP, "attempt": 0, "over": "wait_over"},
     "ExpireNode": {"node_id": "n1", "uid": "u1", "text": "silent"},
     "RejoinNode": {
         "node_id": "n1",

@@ -24,10 +24,10 @@ pending scheduling; scheduling starting; starting running; running completed; ru
 scheduling failed; starting failed; starting recovering; running recovering; recovering pending; scheduling stopping;
 starting stopping; running stopping;
 recovering stopping; stopping stopped; pending stopped; running pausing; pausing paused; pausing stopping;
-paused pending; paused stopping
+paused pending; paused stopping; pending failed; recovering failed
 """
 LATER = """
-pending failed; recovering failed; running preempting; preempting pending; preempting stopping; running sleeping;
+running preempting; preempting pending; preempting stopping; running sleeping;
 sleeping running; sleeping stopping; failed pending
 """
 

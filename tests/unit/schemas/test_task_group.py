@@ -2,6 +2,7 @@ import pytest
 
 from schemas.as_written_yaml import parse_yaml
 from schemas.errors import InvalidInput
+from schemas.rules.failure_classes import INFRASTRUCTURE
 from schemas.strict_json import parse_strict_json
 from schemas.task_group import accepted_task_group, check_task_group, encode_document
 from tests.unit.schemas.documents import DELETED, GOOD, accepted, codes, errors_at, good
@@ -238,11 +239,10 @@ class TestLater:
     @pytest.mark.parametrize(
         "changes",
         [
-            {"training__deadline_s": 60},
             {"training__keep_last_n": 3},
             {"training__topology": {"level": "rack"}},
             {"training__sla": "spot"},
-            {"training__recovery": {"max_restarts": 3}},
+            {"training__sweep": {"lr": [1, 2]}},
             {"task__hugepages": "1g"},
             {"task__ports": [8080]},
             {"task__image_pull_credential": {"password": "S3cr3t!"}},
@@ -255,6 +255,49 @@ class TestLater:
         assert [finding.code for finding in checked.errors] == ["not_supported_yet"]
         assert checked.errors[0].hint
         assert "S3cr3t" not in repr(checked.errors)
+
+    def test_limits_are_seconds(self):
+        kept = accepted(good(training__deadline_s=3600, training__max_wait_s=60))
+        assert (kept["training"]["deadline_s"], kept["training"]["max_wait_s"]) == (3600, 60)
+        for wrong in (0, -1, 1.5, "1h", 10**10, None, True):
+            assert set(codes(good(training__deadline_s=wrong, training__max_wait_s=wrong))) == {
+                "training.deadline_s",
+                "training.max_wait_s",
+            }
+        assert "did you mean deadline_s" in errors_at(good(training__walltime=60), "training.walltime")[0].message
+
+    def test_recovery_names_classes_of_the_infrastructure_and_writes_them_down(self):
+        kept = accepted(good(training__recovery={"max_restarts": 3}))["training"]["recovery"]
+        assert kept == {"max_restarts": 3, "on": list(INFRASTRUCTURE)}
+        assert accepted(good(training__recovery=kept))["training"]["recovery"] == kept
+        some = {"max_restarts": 0, "on": ["nccl_timeout", "cuda_init"]}
+        assert accepted(good(training__recovery=some))["training"]["recovery"]["on"] == ["cuda_init", "nccl_timeout"]
+        assert accepted(good(training__recovery={"max_restarts": 1, "on": "nccl_init"}))
+        text = b"training: {recovery: {max_restarts: 2, on: [nccl_init]}}"
+        assert not [path for path in codes(parse_yaml(text)) if "recovery" in path]
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            None,
+            3,
+            [],
+            {},
+            {"on": ["nccl_init"]},
+            {"max_restarts": -1},
+            {"max_restarts": 101},
+            {"max_restarts": True},
+            {"max_restarts": 1, "on": []},
+            {"max_restarts": 1, "on": ["user_code"]},
+            {"max_restarts": 1, "on": ["gpu_oom"]},
+            {"max_restarts": 1, "on": ["nccl_init", "nccl_init"]},
+            {"max_restarts": 1, "retries": 2},
+            {"max_restarts": 1, 3: 2},
+        ],
+    )
+    def test_what_is_no_recovery(self, wrong):
+        (finding,) = check_task_group(good(training__recovery=wrong)).errors
+        assert finding.path.startswith("training.recovery") and finding.hint
 
     def test_what_only_describes_is_kept(self):
         document = good(
