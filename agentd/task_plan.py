@@ -10,6 +10,7 @@ from typing import Any
 
 from agentd import heteroflow_report
 from agentd.claims.claimer import ClaimRequest
+from agentd.interfaces import leading_to
 from agentd.node_feed import Row, task_id_of
 from agentd.runtime.base import ContainerOptions, Mount, Runtime, RuntimeRefused, TaskId, TaskSpec
 from schemas.rules.byte_size import byte_size
@@ -82,6 +83,7 @@ class TaskPlan:
             dataset_path=_body(group).get("dataset_path"),
             resume=group["resume"]["path"] if group["resume"] else None,
             files_dir=files_dir,
+            interface=leading_to(str(group["master"]["addr"]), int(group["master"]["port"])) or "",
         )
         try:
             return rank_start(group["document"], placement, self._runtime.host_paths, _plain_environment())

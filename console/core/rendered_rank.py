@@ -12,6 +12,7 @@ from schemas.rules.frameworks.placement import FILES_IN_CONTAINER, Placement
 from schemas.rules.frameworks.rank import HOST_PATH, REPORT_MODULE, REPORT_PIPE, RankStart, rank_start
 
 TASK_DIR = "<directory of the task on its node>"
+INTERFACE = "<interface of the node>"
 RESUME = "<newest complete checkpoint; unset where there is none>"
 PLACEHOLDERS: dict[str, str] = {
     "<group id>": "given when the group is submitted",
@@ -19,6 +20,7 @@ PLACEHOLDERS: dict[str, str] = {
     "<address of rank K's node>": "known when the group is placed",
     "<port of rank K>": "free port on that node, new in every attempt",
     "<card I of rank K>": "UUID of a card; simulated: CUDA_VISIBLE_DEVICES empty, NVIDIA_VISIBLE_DEVICES void",
+    INTERFACE: "the one that leads to rank 0's address",
     TASK_DIR: "made by the agent, removed with the task",
     RESUME: "one decision for all ranks, made when the group is started",
     "<user of the agent>": "without an image a task runs as the agent does",
@@ -89,6 +91,7 @@ def render(document: Mapping[str, Any], rank: int) -> RenderedRank:
         dataset_path=training.get("dataset_path"),
         resume=training.get("resume_from_checkpoint") or (RESUME if checkpoint else None),
         files_dir=files_dir(container),
+        interface=INTERFACE,
     )
     user = "<user of the agent>"
     host = {"PATH": HOST_PATH, "HOME": "<home of that user>", "USER": user, "LOGNAME": user, "LANG": "C.UTF-8"}

@@ -65,6 +65,8 @@ FRAMEWORK_NAMES: dict[str, str] = {
 DEFAULT_NAMES: dict[str, str] = {
     "PYTHONPATH": "where heteroflow_report is; what task.env or the image says comes behind it",
     "OMP_NUM_THREADS": "task.cpus shared by the processes of a node, at least 1 (with task.cpus)",
+    "NCCL_SOCKET_IFNAME": "several nodes: the interface of this node that leads to MASTER_ADDR, with = before it",
+    "GLOO_SOCKET_IFNAME": "several nodes: the same interface",
     "CUDA_DEVICE_MAX_CONNECTIONS": "megatron with tp or cp above 1: 1",
     "ACCELERATE_USE_FSDP": "fsdp with sharding_strategy: true",
     "ACCELERATE_MIXED_PRECISION": "fsdp: precision",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from schemas.rules.frameworks import deepspeed, fsdp, jax, megatron, paddle, tensorflow
+from schemas.rules.frameworks.interface import sockets
 from schemas.rules.frameworks.one_node import mpi, threads
 from schemas.rules.frameworks.parameters import Parameters
 from schemas.rules.frameworks.placement import Given, Placement, PlacementIncomplete
@@ -39,4 +40,5 @@ def given_to(document: Mapping[str, Any], placement: Placement) -> Given:
     if framework == "ddp" and placement.nodes == 1:
         made = mpi(placement)
     processes = 1 if framework in _ONE_PROCESS else placement.cards
-    return Given(made.env, {**made.defaults, **threads(task, placement, processes)}, made.files)
+    defaults = {**made.defaults, **threads(task, placement, processes), **sockets(placement)}
+    return Given(made.env, defaults, made.files)

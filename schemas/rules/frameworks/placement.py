@@ -16,7 +16,8 @@ class PlacementIncomplete(Exception):
 @dataclass(frozen=True, slots=True)
 class Placement:
     """addresses: of the nodes by rank, empty where only the first is known; master_port: None before placement;
-    gpus: UUIDs of this rank's cards; files_dir: where the task sees the generated files."""
+    gpus: UUIDs of this rank's cards; interface: by which this
+    node reaches rank 0's address, empty where that is not known; files_dir: where the task sees the generated files."""
 
     group_id: str
     attempt: int | str
@@ -32,6 +33,7 @@ class Placement:
     dataset_path: str | None = None
     resume: str | None = None
     files_dir: str = FILES_IN_CONTAINER
+    interface: str = ""
 
     @property
     def world(self) -> int:

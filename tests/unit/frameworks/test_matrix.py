@@ -1,6 +1,7 @@
 """What each framework's ranks get."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,20 @@ def test_tensorflow_lists_every_worker_in_one_order():
     told = [json.loads(given_to(document("tensorflow"), placed(rank)).env["TF_CONFIG"]) for rank in (0, 1)]
     assert told[0]["cluster"] == told[1]["cluster"] == {"worker": ["10.0.0.1:29998", "10.0.0.2:29999"]}
     assert [config["task"] for config in told] == [{"type": "worker", "index": 0}, {"type": "worker", "index": 1}]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_collectives_use_the_interface_that_leads_to_rank_0(framework):
+    two = replace(placed(1), interface="eth1")
+    told = {"NCCL_SOCKET_IFNAME": "=eth1", "GLOO_SOCKET_IFNAME": "eth1"}
+    assert told.items() <= given_to(document(framework), two).defaults.items()
+    assert not told.keys() & given_to(document(framework), placed(1)).defaults.keys(), "not known: left alone"
+    assert not told.keys() & given_to(document(framework), replace(two, nodes=1, rank=0)).defaults.keys()
+    own = document(framework)
+    own["task"]["env"] = {"GLOO_SOCKET_IFNAME": "ib0"}
+    env = rank_start(own, two, True, {}).env
+    assert (env["GLOO_SOCKET_IFNAME"], env["NCCL_SOCKET_IFNAME"]) == ("ib0", "=eth1"), "the user's own stands"
+    assert reserved_refusal("NCCL_SOCKET_IFNAME") is None
 
 
 def test_tensorflow_of_one_node_has_no_cluster():
