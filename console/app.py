@@ -21,6 +21,7 @@ from console.keymap import Keymap
 from console.screens.list_view import ListScreen
 from console.screens.view import ViewScreen
 from console.theme import DARK, LIGHT, THEMES, palette
+from console.widgets.direct_paint import DirectPaint
 from console.widgets.exact_update import ExactUpdate
 from schemas.rules.permissions import Permission
 
@@ -58,6 +59,7 @@ class Console(App[int], inherit_bindings=False):
         self.session, self.keymap, self.glyphs = session, keymap, glyphs
         self._start = start
         self._wanted_theme = THEMES.get(theme, DARK.name)
+        self.direct = DirectPaint(self)
         self._views: dict[str, ListScreen] = {}
         self._shown = start
         self._slower = 1.0  # than the view would be painted if the terminal kept up
@@ -120,7 +122,15 @@ class Console(App[int], inherit_bindings=False):
             tick_s = min((view.tick_s if view is not None else ViewScreen.tick_s) * self._slower, SLOWEST_TICK_S)
             delay = max(0.02, self._last_tick + tick_s - time.monotonic())
             self._tick_due = time.monotonic() + delay
-            self.set_timer(delay, self._tick)
+            asyncio.get_running_loop().call_later(delay, self._on_tick)
+
+    def _on_tick(self) -> None:
+        if self.is_running:
+            with self._context():
+                try:
+                    self._tick()
+                except Exception as error:
+                    self._handle_exception(error)
 
     def _tick(self) -> None:
         began = time.monotonic()
@@ -145,7 +155,7 @@ class Console(App[int], inherit_bindings=False):
         for view in self._views.values():
             view.take(groups, mesh)
         if shown is not None:
-            with self.batch_update():
+            with self.direct.together():
                 shown.flush(groups, mesh)
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
@@ -153,7 +163,8 @@ class Console(App[int], inherit_bindings=False):
 
     def _age(self) -> None:
         if self._tick_due is None and (shown := self.top_view) is not None and shown is self.screen:
-            shown.flush(set(), False)
+            with self.direct.together():
+                shown.flush(set(), False)
 
     @property
     def top_view(self) -> ViewScreen | None:

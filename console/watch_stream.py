@@ -1,9 +1,7 @@
 """The change feed through any node: a snapshot, then every change once and in order, whichever node serves it."""
 
 import asyncio
-import contextlib
 import json
-import socket
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,14 +11,13 @@ import aiohttp
 from console.client import SILENCE_S, MeshClient, NoNodeAnswers, Refused
 from schemas.errors import Problem
 
-_LEFT_ALONE_BYTES = 1 << 20  # so much may wait in the kernel before it is looked at all the same
 _RETRY_PROBLEMS = frozenset(("no_leader", "overloaded", "not_joined", "lagging", "timeout_unknown"))
 
 
 class WatchStream:
     """group_id None: every active group, or with `everything` all rows. token: where an earlier watch ended.
-    brief: of groups only what a list shows. pace_s: a feed that is busy is looked at no more often; one that is quiet
-    is heard at once."""
+    brief: of groups only what a list shows. pace_s: a busy feed is told no more often, of each row its last state; one
+    that is quiet is heard at once."""
 
     def __init__(
         self,
@@ -31,10 +28,13 @@ class WatchStream:
         pace_s: float = 0.0,
         brief: bool = False,
     ) -> None:
-        self._client, self._token, self._pace_s = client, token, pace_s
+        self._client, self._token = client, token
         self._params = {"group": group_id} if group_id else {"all": "true"} if everything else {}
         if brief:
             self._params["rows"] = "brief"
+        if pace_s:
+            # Each of hundreds of frames a second costs more to receive and to read than the rows in it.
+            self._params["every_ms"] = str(round(pace_s * 1000))
 
     async def frames(self) -> AsyncIterator[dict[str, Any]]:
         """`{snapshot, token, more, compacted?}` and `{idx, changes, token}`. Raises Refused, NoNodeAnswers."""
@@ -71,19 +71,14 @@ class WatchStream:
 
     async def _read(self, connection: aiohttp.ClientWebSocketResponse, node: str) -> AsyncIterator[dict[str, Any]]:
         """Until this node is of no more use."""
-        loop = asyncio.get_running_loop()
         # One watch over the whole connection: a deadline for each frame costs as much as the frame.
         silence = _Silence(connection)
-        rested = False
         try:
             while True:
-                waited: list[None] = []
-                turn = loop.call_soon(waited.append, None)
                 try:
                     message = await connection.receive()
                 except (aiohttp.ClientError, OSError):
                     return  # a ping came with the end of the connection, and could not be answered any more
-                turn.cancel()
                 if message.type is not aiohttp.WSMsgType.TEXT:
                     return
                 silence.broken()
@@ -93,22 +88,8 @@ class WatchStream:
                         return
                     raise Refused(Problem.from_dict(problem), node)
                 yield frame
-                # What came with one look at the socket is read without waiting. The first wait after a rest is for
-                # that look, the second one is the end of what it brought.
-                if waited and self._pace_s and not frame.get("more"):
-                    rested = not rested
-                    if rested:
-                        await self._rest(connection)
         finally:
             silence.end()
-
-    async def _rest(self, connection: aiohttp.ClientWebSocketResponse) -> None:
-        """Waking up, reading and parsing for each of hundreds of frames a second costs more than the frames do."""
-        _wake_at(connection, _LEFT_ALONE_BYTES)
-        try:
-            await asyncio.sleep(self._pace_s)
-        finally:
-            _wake_at(connection, 1)
 
     def _is_new(self, frame: dict[str, Any]) -> bool:
         token = frame.get("token")
@@ -143,13 +124,6 @@ class _Silence:
 
     def end(self) -> None:
         self._timer.cancel()
-
-
-def _wake_at(connection: aiohttp.ClientWebSocketResponse, waiting_bytes: int) -> None:
-    """The kernel tells of data once so much of it waits."""
-    if (plain := connection.get_extra_info("socket")) is not None:
-        with contextlib.suppress(OSError):
-            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, waiting_bytes)
 
 
 def _later(token: str, than: str | None) -> bool:

@@ -12,9 +12,10 @@ from agentd.http.callers import caller_of
 from agentd.http.context import checked_group_id, mesh_of
 from agentd.http.description import Described
 from agentd.http.needs import needs
-from agentd.http.parameter import Choice, Flag, Words
+from agentd.http.parameter import Choice, Flag, Whole, Words
 from agentd.http.stream_end import lapse
 from agentd.lively import lively
+from agentd.paced import paced
 from schemas.errors import HeteroFlowError
 from schemas.rules.permissions import Caller, Permission
 
@@ -24,6 +25,7 @@ _GROUP = Words("group", "only this one, with its tasks and events")
 _ALL = Flag("all", "ended groups too")
 _SINCE = Words("since", "token of the last frame read: only what came later")
 _ROWS = Choice("rows", ("full", "brief"), "brief: of groups what a list shows, else nodes, holds and the mesh", "full")
+_EVERY = Whole("every_ms", 0, 10_000, "changes of so many ms are told together, of each row its last state", 0)
 _CLOSE_PROBLEM = 4400
 _CLOSE_LAPSED = 4401
 _FAREWELL_S = 2.0
@@ -55,13 +57,17 @@ class NoWebSocket(HeteroFlowError):
 @routes.get("/api/v1/watch")
 @needs(Permission.READ_GROUPS)
 @Described(
-    "Changes as they happen (WebSocket)", statuses=(101,), parameters=(_GROUP, _ALL, _SINCE, _ROWS), problems=(404, 426)
+    "Changes as they happen (WebSocket)",
+    statuses=(101,),
+    parameters=(_GROUP, _ALL, _SINCE, _ROWS, _EVERY),
+    problems=(404, 426),
 )
 async def watch(request: web.Request) -> web.StreamResponse:
     """Frames: `{snapshot, token, more}`, `{idx, changes, token}`, `{}` as heartbeat, `{problem}` before an end.
 
     `rows=brief`: of groups what a list shows, of the rest nodes, holds and the mesh, so that who watches thousands of
-    groups is not sent every document and every rank."""
+    groups is not sent every document and every rank. `every_ms`: a feed that was quiet is told at once, a busy one in
+    one frame for each such time, so that who watches a screen of rows does not pay for each change of them."""
     mesh = mesh_of(request)
     group, all_groups, brief = _GROUP.read(request), _ALL.read(request), _ROWS.read(request) == "brief"
     wanted: dict[str, Any] = {"group": checked_group_id(group)} if group else {"active": True}
@@ -71,14 +77,13 @@ async def watch(request: web.Request) -> web.StreamResponse:
     if not socket.can_prepare(request):
         raise NoWebSocket("websocket_wanted", "this route speaks WebSocket alone", "ask with Upgrade: websocket")
     since, caller = _SINCE.read(request) or None, caller_of(request)
-    rows = _rows_of(caller)
-    if rows is None:
-        frames = mesh.subscribe(wanted, since)
-    elif caller.sees_all:
-        frames = _shown(mesh.subscribe(wanted, since), rows, compacted=False)
-    else:
-        # Begins anew, because which rows were its own at an earlier place is known no more.
-        frames = _shown(mesh.subscribe(wanted), rows, compacted=since is not None)
+    rows, every_ms = _rows_of(caller), _EVERY.read(request)
+    # Who does not see all begins anew, because which rows were its own at an earlier place is known no more.
+    frames = mesh.subscribe(wanted, since if rows is None or caller.sees_all else None)
+    if every_ms:
+        frames = paced(frames, every_ms / 1000)
+    if rows is not None:
+        frames = _shown(frames, rows, compacted=since is not None and not caller.sees_all)
     await socket.prepare(request)
     pump = asyncio.create_task(_pump(socket, _brief(frames) if brief else frames))
     lapsing = asyncio.create_task(_end_with_the_right(request, socket, pump))

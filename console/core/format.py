@@ -97,6 +97,8 @@ def width(text: str) -> int:
 
 
 def clipped(text: str, cells: int) -> str:
+    if text.isascii() or _ONE_CELL_EACH.fullmatch(text):
+        return text if len(text) <= cells else text[: max(cells - 1, 0)] + "…"
     if width(text) <= cells:
         return text
     kept, used = [], 0

@@ -53,6 +53,38 @@ def _common(one: str, other: str) -> int:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
+def between(line: Line, first: int, last: int) -> Line:
+    """What stands in the cells from first up to last; spaces behind the end of the line, and where a wide character is
+    halved."""
+    part: list[Span] = []
+    at = 0
+    for text, tone in line:
+        if at >= last:
+            break
+        wide = width(text)
+        if at + wide > first:
+            inside = first <= at and at + wide <= last
+            part.append((text if inside else _cells(text, max(first - at, 0), last - at), tone))
+        at += wide
+    missing = last - max(at, first)
+    return (*part, (" " * missing, TEXT)) if missing > 0 else tuple(part)
+
+
+def _cells(text: str, first: int, last: int) -> str:
+    if text.isascii():
+        return text[first:last]
+    kept: list[str] = []
+    at = 0
+    for item in text:
+        wide = width(item)
+        if first <= at and at + wide <= last:
+            kept.append(item)
+        elif at < last and at + wide > first:
+            kept.append(" ")
+        at += wide
+    return "".join(kept)
+
+
 def cut(line: Line, cells: int) -> Line:
     """At most `cells` wide; what does not fit ends in an ellipsis, and no wide character is halved."""
     if cells <= 0:

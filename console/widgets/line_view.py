@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.core.line import EMPTY, Line, changed_cells
+from console.core.line import EMPTY, Line, between, changed_cells
 from console.core.sanitize import sanitize
 
 
@@ -70,6 +70,7 @@ class LineView(ScrollView, can_focus=True):
         self._shown: dict[int, Line] = {}
         self._strips: dict[tuple[Line, int, bool], Strip] = {}
         self._styles: dict[tuple[str, bool], Style] = {}  # by tone, and whether under the cursor
+        self._sequences: dict[tuple[str, bool], tuple[str, str]] = {}  # before and behind a text of that style
         self._base = base
         self._cursor: int | None = None
         self.can_focus = not base
@@ -94,6 +95,7 @@ class LineView(ScrollView, can_focus=True):
             self.virtual_size = Size(cells, count)
         top = self.scroll_offset.y
         shown: dict[int, Line] = {}
+        place = self.app.direct.place(self)  # type: ignore[attr-defined]
         for at in range(top, top + height):
             line = self._source.line(at, cells) if at < count else EMPTY
             shown[at] = line
@@ -102,7 +104,13 @@ class LineView(ScrollView, can_focus=True):
                 self.refresh_lines(at)
             elif before != line:
                 first, last = changed_cells(before, line, cells)
-                self.refresh(Region(first, at - top, last - first, 1))
+                changed = Region(first, at - top, last - first, 1)
+                if place is None:
+                    self.refresh(changed)
+                else:
+                    self._styles_cache.set_dirty(changed)
+                    sequence = self._sequence(between(line, first, last), at == self._cursor)
+                    self.app.direct.add(place.x + first, place.y + at - top, sequence)  # type: ignore[attr-defined]
         self._shown = shown
 
     @property
@@ -157,11 +165,25 @@ class LineView(ScrollView, can_focus=True):
         return strip
 
     def _strip(self, line: Line, cells: int, marked: bool) -> Strip:
-        # The second gate: texts were made safe where they came in.
-        segments = [
-            Segment(text if text.isprintable() else sanitize(text), self._style(tone, marked)) for text, tone in line
-        ]
+        segments = [Segment(_safe(text), self._style(tone, marked)) for text, tone in line]
         return Strip(segments).adjust_cell_length(cells, self._style("", marked))
+
+    def _sequence(self, line: Line, marked: bool) -> str:
+        """As Textual sends it."""
+        pieces: list[str] = []
+        for text, tone in line:
+            around = self._sequences.get((tone, marked))
+            if around is None:
+                around = self._sequences[tone, marked] = self._around(self._style(tone, marked))
+            pieces += (around[0], _safe(text), around[1])
+        return "".join(pieces)
+
+    def _around(self, style: Style) -> tuple[str, str]:
+        segments = [Segment("|", style)]
+        for line_filter in self.get_line_filters():
+            segments = line_filter.apply(segments, self.background_colors[1])
+        before, _, behind = Strip(segments).render(self.app.console).partition("|")
+        return before, behind
 
     def _style(self, tone: str, marked: bool) -> Style:
         style = self._styles.get((tone, marked))
@@ -178,12 +200,14 @@ class LineView(ScrollView, can_focus=True):
         self._shown.clear()
         self._strips.clear()
         self._styles.clear()
+        self._sequences.clear()
         self.refresh()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._strips.clear()
         self._styles.clear()
+        self._sequences.clear()
 
     def on_resize(self, event: events.Resize) -> None:
         self._shown.clear()
@@ -197,6 +221,7 @@ class LineView(ScrollView, can_focus=True):
         super().watch_has_focus(has_focus)
         self._strips.clear()
         self._styles.clear()
+        self._sequences.clear()
         if self._cursor is not None:
             self.refresh_lines(self._cursor)
 
@@ -212,3 +237,8 @@ class LineView(ScrollView, can_focus=True):
         event.stop()
         event.prevent_default()
         self.post_message(self.Scrolled(self, -3))
+
+
+def _safe(text: str) -> str:
+    """The second gate: texts were made safe where they came in."""
+    return text if text.isprintable() else sanitize(text)

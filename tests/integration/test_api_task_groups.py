@@ -165,6 +165,28 @@ async def test_trouble_of_the_mesh(tmp_path, error, status, retry):
         assert (await response.json())["hint"]
 
 
+async def test_a_busy_feed_is_told_as_often_as_its_watcher_wants(tmp_path):
+    """Each row's last state, one frame for each such time, and nothing lost where the watch goes on elsewhere."""
+    mesh = MemoryMesh()
+    async with served(tmp_path / "a", mesh) as first:
+        names = [f"ft-{at}" for at in range(40)]
+        async with first.ws_connect("/api/v1/watch?rows=brief&every_ms=200", headers=AUTH) as socket:
+            assert (await socket.receive_json(timeout=5))["snapshot"] == []
+            seen: dict[str, str] = {}
+            frames, began = 0, asyncio.get_running_loop().time()
+            submitting = asyncio.gather(*(submit(first, document(name)) for name in names))
+            while set(seen) != set(names):
+                frame = await socket.receive_json(timeout=20)
+                frames += bool(frame.get("changes"))
+                seen |= {row["name"]: row["status"] for entity, _, row in frame.get("changes", ()) if entity == "group"}
+            assert frames <= (asyncio.get_running_loop().time() - began) / 0.2 + 1
+            made = [group["group_id"] for _, group in await submitting]
+        async with first.ws_connect(f"/api/v1/watch?every_ms=200&since={frame['token']}", headers=AUTH) as socket:
+            async with first.post(f"{GROUPS}/{made[0]}/stop", headers=AUTH) as response:
+                assert response.status == 200
+            assert ["active", made[0], None] in (await socket.receive_json(timeout=5))["changes"]
+
+
 async def test_watch_resumes_at_another_node(tmp_path):
     mesh = MemoryMesh()
     async with served(tmp_path / "a", mesh) as first, served(tmp_path / "b", mesh) as second:

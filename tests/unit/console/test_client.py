@@ -307,32 +307,3 @@ class TestWatch:
                     if len(seen) == 5:
                         break
             assert seen == [1, 2, 3, 4, 5] and second.asked
-
-    async def test_a_busy_feed_is_read_in_bursts_and_whole(self, monkeypatch):
-        rests = 0
-        rest = WatchStream._rest
-
-        async def counted(stream, connection):
-            nonlocal rests
-            rests += 1
-            await rest(stream, connection)
-
-        monkeypatch.setattr(WatchStream, "_rest", counted)
-        async with nodes(1) as (only,):
-            seen: list[int] = []
-
-            async def change() -> None:
-                for _ in range(300):
-                    only.state.add_frame("running")
-                    await asyncio.sleep(0.002)
-
-            async with MeshClient(target(only)) as client, asyncio.timeout(30):
-                began = asyncio.get_running_loop().time()
-                changing = asyncio.create_task(change())
-                async for frame in WatchStream(client, GROUP, pace_s=0.2).frames():
-                    seen += [frame["idx"]] if "idx" in frame else []
-                    if len(seen) and seen[-1] == 300:
-                        break
-                await changing
-            assert seen == list(range(seen[0], 301))
-            assert 1 <= rests <= (asyncio.get_running_loop().time() - began) / 0.2 + 1

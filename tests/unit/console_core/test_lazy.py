@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from console.core.attention import attention
 from console.core.group_list import Progress, layout, order_key, row_line
-from console.core.line import Line, changed_cells, line_width, plain
+from console.core.line import Line, between, changed_cells, line_width, plain
 from console.core.row_order import RowOrder
 from console.store.mesh_store import MeshStore
 from console.store.rows import Group, group_of_row
@@ -144,6 +144,8 @@ def test_sending_the_changed_cells_makes_the_new_line(before: list[Any], after: 
     old, new = painted(tuple(before), cells), painted(tuple(after), cells)
     first, last = changed_cells(tuple(before), tuple(after), cells)
     assert 0 <= first <= last <= cells
+    sent = between(tuple(after), first, last)
+    assert painted(sent, last - first) == new[first:last] and line_width(sent) == last - first
     assert old[:first] + new[first:last] + old[last:] == new
     for edge in (first, last):
         assert edge == cells or "" not in (old[edge][0], new[edge][0]), "half a wide character would be sent"
