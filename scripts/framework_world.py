@@ -33,11 +33,12 @@ class Job:
     hyper_params: dict[str, str] = field(default_factory=dict)
     # Whether a stop leaves the workers time to save.
     saves: bool = True
+    nodes: int = NODES
 
     def document(self, name: str, command: str, directory: Path) -> dict[str, Any]:
         training: dict[str, Any] = {
             "framework": self.framework,
-            "n_nodes": NODES,
+            "n_nodes": self.nodes,
             "per_node_gpu": self.cards,
             "checkpoint_path": str(directory / "checkpoints" / name),
             "hyper_params": {"steps": "100000", "step_delay_ms": "50", **self.hyper_params},
@@ -79,7 +80,7 @@ class World:
 
     def train(self, name: str, job: Job, command: str) -> Seen:
         """Raises NotAsPromised."""
-        world = NODES * job.cards
+        world = job.nodes * job.cards
         begun = time.monotonic()
         group = self._post("/task-groups", job.document(name, command, self.directory))
         self._matching(group, _STEP, lambda found: int(found[3]) >= 1)

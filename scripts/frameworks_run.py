@@ -79,6 +79,14 @@ KINDS: dict[str, Kind] = {
         ("tensorflow-cpu",),
         torch=False,
     ),
+    "paddle": Kind(
+        Job("paddle", f"python -m paddle.distributed.launch {JOBS}/train_paddle.py", env={"GLOG_minloglevel": "2"}),
+        # Its own loader of C++ extensions needs setuptools.
+        ("setuptools", "paddlepaddle"),
+        torch=False,
+    ),
+    # Open MPI is the machine's: apt-get install openmpi-bin.
+    "mpi": Kind(Job("ddp", f"mpirun -np $LOCAL_WORLD_SIZE python {JOBS}/train_mpi.py --step-delay 50", 2, nodes=1)),
 }
 
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schemas.errors import Finding
+from schemas.rules.guards.as_typed import judge_typing
 from schemas.rules.guards.calls import Walk, walk
 from schemas.rules.guards.judge import Judge, Shape
 from schemas.rules.guards.launch import MPI_KINDS, PADDLE_KINDS, TORCH_KINDS, Launch
 from schemas.rules.guards.launcher_choice import SCRIPT, judge_choice, launches_of
 from schemas.rules.guards.other_worlds import deepspeed, mpi, paddle
 from schemas.rules.guards.parallelism import judge_parameters
-from schemas.rules.guards.shell import Simple
 from schemas.rules.guards.torch_world import accelerate, torchrun
 from schemas.rules.guards.variables import judge_variables
 from schemas.rules.guards.words import Unknowns, Unreadable
@@ -58,7 +58,8 @@ def command_findings(
             for launch in launches:
                 _WORLDS[launch.kind](launch, judge)
             judge_variables(found, launches, judge)
-            _shell_of(command, found, judge)
+            judge_typing(command, found, launches, judge)
+            _of_bash(found, judge)
     judge_parameters(parameters, found, launches, judge)
     return judge.errors, judge.warnings
 
@@ -76,15 +77,7 @@ def _known(shape: Shape, parameters: Mapping[str, str], env: Mapping[str, str]) 
     return known
 
 
-def _shell_of(command: str | Sequence[str], found: Walk, judge: Judge) -> None:
-    if not isinstance(command, str):
-        return
-    nodes = [node for item in found.items or [] for _, pipe in item.parts for node in pipe.commands]
-    outer = {node.number for node in nodes if isinstance(node, Simple)}
-    for call in found.calls:
-        if call.simple.number in outer and call.program == "set" and "pipefail" in call.words:
-            said = "sets pipefail, which the /bin/sh of Debian and Ubuntu does not know: it would end with code 2"
-            judge.warn("needs_bash", said, "Write bash -o pipefail -c '…' around the command.")
-    if "\r\n" in command:
-        said = "has line ends of Windows: a shell takes the carriage return as part of the last word of each line"
-        judge.warn("carriage_return", said, "Save it with Unix line ends.")
+def _of_bash(found: Walk, judge: Judge) -> None:
+    if used := list(dict.fromkeys(judge.shown(what) for what in found.of_bash)):
+        said = f"uses {', '.join(used[:4])}, of bash: the /bin/sh of Debian and Ubuntu, which runs it, is none"
+        judge.warn("needs_bash", said, "Write bash -c '…' around the command (with a pipe: bash -o pipefail -c '…').")

@@ -2,72 +2,37 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from schemas.rules.guards.shell import Block, Group, Item, List, Node, Pipeline, Simple, parse
-from schemas.rules.guards.words import Unknowns, Unreadable, expand, is_one_unknown, without_private
+from schemas.rules.guards.known import Environment
+from schemas.rules.guards.shell import parse
+from schemas.rules.guards.tree import Block, Group, Item, List, Node, Pipeline, Simple
+from schemas.rules.guards.words import (
+    Unknowns,
+    Unreadable,
+    Word,
+    every,
+    expand,
+    is_one_unknown,
+    joined,
+    without_private,
+)
+from schemas.rules.guards.wrappers import PLAIN_SHELLS, SHELLS, base_name, behind, line_of, of_bash
 
-_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "ash"))
-_PYTHON = re.compile(r"(python|pypy)[0-9.]*\Z")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)\Z", re.DOTALL)
-LAUNCHERS = frozenset(
-    "torchrun accelerate accelerate-launch deepspeed fleetrun mpirun mpiexec orterun horovodrun".split()
-)
-# They run what follows them, in the same environment and with its exit code.
-_WRAPPERS = frozenset(
-    "nohup time exec command builtin nice ionice stdbuf setsid numactl taskset chrt timeout tini dumb-init catchsegv "
-    "unbuffer gosu su-exec setpriv prlimit eatmydata".split()
-)
-# Their options and subcommands are many: what they run is the first name below that is known.
-_TOOLS = frozenset("nsys ncu rocprof perf strace gdb valgrind py-spy xvfb-run flock srun".split())
-_RUNNERS = frozenset("uv poetry pipenv pixi conda mamba micromamba pdm hatch rye".split())  # by `run`
 _DECLARE = frozenset(("export", "declare", "typeset", "readonly", "local"))
 _SHELL_DEPTH_MAX = 6
 # No one writes such a command; without bounds one of 64 KiB would keep an agent busy for minutes.
 _CALLS_MAX = 500
 _WRAPPERS_MAX = 50
 _EXPANDED_MAX = 1024 * 1024
-
-
-@dataclass(slots=True)
-class Environment:
-    """values: None where a variable is known to be unset. closed: nothing else is set either (`env -i`, `sudo`).
-    assigned: what the line itself has set."""
-
-    values: dict[str, str | None]
-    closed: bool = False
-    assigned: dict[str, str] = field(default_factory=dict)
-
-    def copy(self) -> "Environment":
-        return Environment(dict(self.values), self.closed, dict(self.assigned))
-
-    def assign(self, name: str, value: str) -> None:
-        self.values[name] = self.assigned[name] = value
-
-    def unset(self, name: str) -> None:
-        self.values[name] = None
-        self.assigned.pop(name, None)
-
-    def close(self) -> None:
-        self.values.clear()
-        self.assigned.clear()
-        self.closed = True
-
-    def value(self, name: str) -> str | None:
-        """ "" where it is unset, None where it cannot be known."""
-        if name in self.values:
-            return self.values[name] or ""
-        return "" if self.closed else None
-
-    def has(self, name: str) -> bool:
-        """Whether a variable that the platform sets is still there."""
-        return self.values[name] is not None if name in self.values else not self.closed
+_STEPS_MAX = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """words: the program and its arguments. environment: as the call gets it. conditional: it stands in a branch.
-    looped: in a loop. expanded: by a shell, so that a `$` left over is meant. stdin: fed by a here-document."""
+    looped: in a loop. expanded: by a shell, so that a `$` left over is meant."""
 
     words: list[str]
     environment: Environment
@@ -75,7 +40,6 @@ class Call:
     conditional: bool
     looped: bool
     expanded: bool
-    stdin: bool = False
 
     @property
     def set_here(self) -> dict[str, str]:
@@ -89,30 +53,27 @@ class Call:
 
 @dataclass(slots=True)
 class Inner:
-    """The list of a shell that a simple command starts."""
+    """The list of a shell that a simple command starts. same: it is no shell of its own, but `eval` or a function."""
 
     items: List
-    errexit: bool
-    pipefail: bool
+    errexit: bool = False
+    pipefail: bool = False
+    same: bool = False
 
 
 @dataclass(slots=True)
 class Walk:
-    """items: None for a list of words, which no shell reads."""
+    """items: None for a list of words, which no shell reads. inner: by the number of the simple command that starts it.
+    of_bash: what only bash knows, where another shell may read it."""
 
     unknowns: Unknowns
     items: List | None = None
     calls: list[Call] = field(default_factory=list)
     fields: dict[int, list[str]] = field(default_factory=dict)
     inner: dict[int, Inner] = field(default_factory=dict)
-
-
-def base_name(word: str) -> str:
-    return word.rpartition("/")[2]
-
-
-def is_python(word: str) -> bool:
-    return _PYTHON.match(base_name(word)) is not None
+    # What was taken off in front of what a simple command runs.
+    wrappers: dict[int, list[list[str]]] = field(default_factory=dict)
+    of_bash: list[str] = field(default_factory=list)
 
 
 def walk(command: str | Sequence[str], environment: Mapping[str, str]) -> Walk:
@@ -121,8 +82,8 @@ def walk(command: str | Sequence[str], environment: Mapping[str, str]) -> Walk:
     walker = _Walker(found)
     start = Environment({name: without_private(value) for name, value in environment.items()})
     if isinstance(command, str):
-        found.items = parse(without_private(command), found.unknowns)
-        walker.run(found.items, start, _Place())
+        found.items = parse(without_private(command), found.unknowns, found.of_bash)
+        walker.run(found.items, start, _Place(plain=True))
     else:
         simple = Simple(found.unknowns.number(), [])
         walker.words([without_private(word) for word in command], start, simple, _Place(expanded=False))
@@ -131,16 +92,21 @@ def walk(command: str | Sequence[str], environment: Mapping[str, str]) -> Walk:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
+    """plain: read by /bin/sh, which need not be bash."""
+
     conditional: bool = False
     looped: bool = False
     expanded: bool = True
     depth: int = 0
+    plain: bool = False
 
 
 class _Walker:
     def __init__(self, found: Walk) -> None:
         self._found = found
         self._expanded_bytes = 0
+        self._steps = 0
+        self._functions: dict[str, List] = {}
 
     def run(self, items: List, environment: Environment, place: _Place) -> None:
         for item in items:
@@ -149,7 +115,7 @@ class _Walker:
     def _item(self, item: Item, environment: Environment, place: _Place) -> None:
         guarded = False
         for operator, pipeline in item.parts:
-            here = place if not (operator and guarded) else _Place(True, place.looped, place.expanded, place.depth)
+            here = place if not (operator and guarded) else replace(place, conditional=True)
             self._pipeline(pipeline, environment, here)
             guarded = guarded or _is_test(pipeline, self._found.fields)
 
@@ -163,13 +129,15 @@ class _Walker:
             self._simple(node, environment, place)
         elif isinstance(node, Group):
             self.run(node.body, environment.copy() if node.subshell else environment, place)
-        elif node.kind != "function":
+        elif node.kind == "function":
+            self._functions[node.name] = node.bodies[0]
+        else:
             self._block(node, environment, place)
 
     def _block(self, block: Block, environment: Environment, place: _Place) -> None:
         looped = place.looped or block.kind == "loop"
-        self.run(block.test, environment, _Place(place.conditional, looped, place.expanded, place.depth))
-        inside = _Place(True, looped, place.expanded, place.depth)
+        self.run(block.test, environment, replace(place, looped=looped))
+        inside = replace(place, conditional=True, looped=looped)
         for body in block.bodies:
             branch = environment.copy()
             self.run(body, branch, inside)
@@ -182,21 +150,35 @@ class _Walker:
         if self._expanded_bytes > _EXPANDED_MAX:
             raise Unreadable("its variables expand to more than can be followed")
 
-    def _expanded(self, word: tuple, environment: Environment) -> str:  # type: ignore[type-arg]
+    def _fields(self, words: Sequence[Word], environment: Environment) -> list[str]:
+        fields = [text for word in words for text in expand(word, environment.value, self._found.unknowns)]
+        self._spend(fields)
+        return fields
+
+    def _text(self, word: Word, environment: Environment) -> str:
         return "".join(expand(word, environment.value, self._found.unknowns, split=False))
 
+    def _assign(self, environment: Environment, name: str, value: Word, known: Environment) -> None:
+        if value and value[0].kind == "array":
+            elements = self._fields(value[0].elements, known)
+            environment.assign(every(name), joined(elements))
+            environment.assign(name, elements[0] if elements else "")
+        else:
+            environment.assign(name, self._text(value, known))
+
     def _simple(self, simple: Simple, environment: Environment, place: _Place) -> None:
-        fields = [text for word in simple.words for text in expand(word, environment.value, self._found.unknowns)]
-        self._spend(fields)
+        self._steps += 1
+        if self._steps > _STEPS_MAX:
+            raise Unreadable("it does more than can be followed")
+        fields = self._fields(simple.words, environment)
         self._found.fields[simple.number] = fields
-        if not fields:
-            for name, value in simple.assigns:
-                environment.assign(name, self._expanded(value, environment))
-            return
-        own = environment.copy() if simple.assigns else environment
+        own = environment.copy() if fields and simple.assigns else environment
         for name, value in simple.assigns:
-            own.assign(name, self._expanded(value, environment))
-        self.words(fields, own, simple, place)
+            self._assign(own, name, value, environment)
+        for name, value in simple.arrays:
+            self._assign(environment, name, value, environment)
+        if fields:
+            self.words(fields, own, simple, place)
 
     def words(self, fields: list[str], environment: Environment, simple: Simple, place: _Place) -> None:
         """Follows wrappers and shells down to what is called."""
@@ -206,6 +188,8 @@ class _Walker:
             if not fields:
                 return
             program = base_name(fields[0])
+            if place.plain and (only := of_bash(fields)):
+                self._found.of_bash.append(only)
             if program in _DECLARE:
                 self._declare(fields[1:], environment)
                 return
@@ -213,27 +197,37 @@ class _Walker:
                 for name in fields[1:]:
                     environment.unset(name)
                 return
-            if program == "eval":
-                inner = self._inner(" ".join(fields[1:]), simple, environment, place)
-                self._found.inner[simple.number] = Inner(inner, False, False)
+            if fields[0] in self._functions:
+                self._function(fields[0], environment, simple, place)
                 return
-            if program in _SHELLS and self._shell(fields, environment, simple, place):
+            if program in SHELLS and self._shell(fields, environment, simple, place):
                 return
-            if program in ("env", "sudo"):
-                environment = environment.copy()
-                after = _through_env(fields, environment)
-            elif program in _WRAPPERS:
-                after = _behind_wrapper(fields)
-            elif program in _TOOLS or (program in _RUNNERS and "run" in fields[1:3]):
-                after = _first_known(fields)
-            else:
-                after = None
+            if (line := line_of(fields, environment)) is not None:
+                self._line(fields, line, environment, simple, place)
+                return
+            after = behind(fields, environment := environment.copy())
             if after is None:
-                where = (place.conditional, place.looped, place.expanded, simple.stdin)
-                self._found.calls.append(Call(fields, environment.copy(), simple, *where))
+                where = (place.conditional, place.looped, place.expanded)
+                self._found.calls.append(Call(fields, environment, simple, *where))
                 return
+            self._found.wrappers.setdefault(simple.number, []).append(fields)
             fields = after
         raise Unreadable("it wraps a program more often than can be followed")
+
+    def _function(self, name: str, environment: Environment, simple: Simple, place: _Place) -> None:
+        if place.depth >= _SHELL_DEPTH_MAX:
+            raise Unreadable("its functions are nested too deeply")
+        body = self._functions[name]
+        self.run(body, environment, replace(place, depth=place.depth + 1))
+        self._found.inner[simple.number] = Inner(body, same=True)
+
+    def _line(self, fields: list[str], line: str, environment: Environment, simple: Simple, place: _Place) -> None:
+        """What `eval`, `su -c` and the like are given as one text."""
+        same = base_name(fields[0]) == "eval"
+        if not same:
+            environment = environment.copy()
+            self._found.wrappers.setdefault(simple.number, []).append(fields)
+        self._found.inner[simple.number] = Inner(self._inner(line, simple, environment, place), same=same)
 
     def _declare(self, words: Sequence[str], environment: Environment) -> None:
         for word in words:
@@ -242,7 +236,8 @@ class _Walker:
 
     def _shell(self, fields: list[str], environment: Environment, simple: Simple, place: _Place) -> bool:
         """Whether it is a shell with its line at hand."""
-        errexit = pipefail = False
+        errexit = pipefail = reads = False
+        text: str | None = None
         at = 1
         while at < len(fields) and fields[at][:1] in ("-", "+") and len(fields[at]) > 1:
             word = fields[at]
@@ -251,6 +246,7 @@ class _Walker:
                 continue
             letters = word[1:]
             errexit |= "e" in letters and word[0] == "-"
+            reads |= "s" in letters and word[0] == "-"
             if letters.endswith(("o", "O")):
                 at += 1
                 option = fields[at] if at < len(fields) else ""
@@ -263,20 +259,26 @@ class _Walker:
                     at += 2 if fields[at].endswith("o") else 1
                 if at >= len(fields):
                     return False
-                inner = self._inner(fields[at], simple, environment.copy(), place)
-                self._found.inner[simple.number] = Inner(inner, errexit, pipefail)
-                return True
-        return False
+                text = fields[at]
+                break
+        if text is None and simple.fed is not None and (reads or at >= len(fields)):
+            text = self._text(simple.fed, environment)
+        if text is None:
+            return False
+        plain = base_name(fields[0]) in PLAIN_SHELLS
+        inner = self._inner(text, simple, environment.copy(), replace(place, plain=plain))
+        self._found.inner[simple.number] = Inner(inner, errexit, pipefail)
+        return True
 
     def _inner(self, text: str, simple: Simple, environment: Environment, place: _Place) -> List:
         if place.depth >= _SHELL_DEPTH_MAX:
             raise Unreadable("shells are nested too deeply")
         if is_one_unknown(text):
-            call = Call([text], environment, simple, place.conditional, place.looped, True)
+            call = Call([text], environment, simple, place.conditional, place.looped, expanded=True)
             self._found.calls.append(call)
             return []
-        items = parse(text, self._found.unknowns)
-        self.run(items, environment, _Place(place.conditional, place.looped, True, place.depth + 1))
+        items = parse(text, self._found.unknowns, self._found.of_bash if place.plain else None)
+        self.run(items, environment, replace(place, expanded=True, depth=place.depth + 1))
         return items
 
 
@@ -285,55 +287,3 @@ def _is_test(pipeline: Pipeline, fields: Mapping[int, list[str]]) -> bool:
     first = pipeline.commands[0]
     words = fields.get(first.number, []) if isinstance(first, Simple) else []
     return bool(words) and words[0] in ("[", "[[", "test", "((")
-
-
-def _through_env(fields: list[str], environment: Environment) -> list[str] | None:
-    """Behind `env` or `sudo`, with what they do to the environment; None where nothing is called."""
-    sudo = base_name(fields[0]) == "sudo"
-    if sudo and not any(word in ("-E", "--preserve-env") for word in fields[1:6]):
-        environment.close()
-    at = 1
-    while at < len(fields):
-        word = fields[at]
-        if word in ("-i", "-", "--ignore-environment") and not sudo:
-            environment.close()
-        elif word in ("-u", "--unset", "-C", "--chdir", "-g", "-h", "-p", "-D") and at + 1 < len(fields):
-            if word in ("-u", "--unset") and not sudo:
-                environment.unset(fields[at + 1])
-            at += 1
-        elif word in ("-S", "--split-string") and at + 1 < len(fields):
-            return fields[at + 1].split() + fields[at + 2 :]
-        elif word.startswith("--unset="):
-            environment.unset(word[8:])
-        elif word.startswith("-u") and not word.startswith("--") and not sudo:
-            environment.unset(word[2:])
-        elif assigned := _ASSIGNMENT.match(word):
-            environment.assign(assigned.group(1), assigned.group(2))
-        elif not word.startswith("-"):
-            return fields[at:]
-        at += 1
-    return None
-
-
-def _behind_wrapper(fields: list[str]) -> list[str] | None:
-    if base_name(fields[0]) == "command" and fields[1:2] in (["-v"], ["-V"]):
-        return None
-    after_option = False
-    for at, word in enumerate(fields[1:], 1):
-        if word.startswith("-"):
-            # A letter may take its value from the next word; --name=value and -oL have theirs.
-            after_option = word != "--" and "=" not in word
-        elif _is_program(word) or not (after_option or word[:1].isdigit()):
-            return fields[at:]
-        else:
-            after_option = False
-    return None
-
-
-def _first_known(fields: list[str]) -> list[str] | None:
-    return next((fields[at:] for at, word in enumerate(fields) if at and _is_program(word)), None)
-
-
-def _is_program(word: str) -> bool:
-    name = base_name(word)
-    return name in LAUNCHERS or name in _SHELLS or name in _WRAPPERS or name == "env" or is_python(word)

@@ -1,13 +1,13 @@
 """Whether a failed launcher fails the task, or its exit code is lost on the way: a lost code is a false success."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from schemas.rules.guards.calls import Inner, Walk, base_name
-from schemas.rules.guards.shell import Block, Group, Item, List, Node, Pipeline, Simple
+from schemas.rules.guards.calls import Inner, Walk
+from schemas.rules.guards.fate import FAILED, GOOD, SUCCEEDS, NotFollowed, ends_with
+from schemas.rules.guards.tree import Block, Group, Item, List, Node, Pipeline, Simple
 from schemas.rules.guards.words import is_known
-
-_SUCCEEDS = frozenset("true : echo printf sleep date touch cat ls pwd tail sync wait cd mkdir tee".split())
+from schemas.rules.guards.wrappers import base_name, loses_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,23 @@ def lost_exit_codes(walk: Walk, launches: set[int]) -> list[Loss]:
     fate = _Fate(walk, launches)
     # A list of words is no shell; the one it may start (`[bash, -c, …]`) stands alone.
     shells = [Inner(walk.items, False, False)] if walk.items is not None else list(walk.inner.values())
-    return list(dict.fromkeys(loss for shell in shells for loss in fate.of(shell)))
+    found = list(dict.fromkeys(loss for shell in shells for loss in fate.of(shell)))
+    try:
+        codes = ends_with(walk, shells, launches)
+        if codes == {FAILED} and (
+            len(launches) == 1 or all(ends_with(walk, shells, {each}) <= {FAILED} for each in sorted(launches))
+        ):
+            return []
+    except NotFollowed:
+        return found
+    if codes == {GOOD} and not any(loss.refused for loss in found):
+        return [replace(loss, refused=True) for loss in found] or [_OTHERWISE]
+    return found or ([replace(_OTHERWISE, refused=False)] if GOOD in codes else [])
+
+
+_OTHERWISE = Loss(
+    True, "what stands around it ends with 0", "Let it stand last, or keep its code: code=$?; …; exit $code."
+)
 
 
 class _Fate:
@@ -83,8 +99,12 @@ class _Fate:
                 yield from self._list(node.body, errexit, pipefail)
             elif isinstance(node, Block) and self._holds(node):
                 yield from self._block(node, errexit, pipefail)
-            elif isinstance(node, Simple) and (inner := self._walk.inner.get(node.number)):
-                yield from self.of(inner)
+            elif isinstance(node, Simple) and self._holds(node):
+                for fields in self._walk.wrappers.get(node.number, ()):
+                    if lost := loses_code(fields):
+                        yield Loss(*lost)
+                if inner := self._walk.inner.get(node.number):
+                    yield from self._list(inner.items, *options_of(inner, errexit, pipefail))
 
     def _block(self, block: Block, errexit: bool, pipefail: bool) -> Iterator[Loss]:
         if self._any(block.test):
@@ -121,7 +141,7 @@ class _Fate:
             return "succeeds" if words[1:] == ["0"] else "fails"
         if program == "false":
             return "fails"
-        return "succeeds" if program in _SUCCEEDS else ""
+        return "succeeds" if program in SUCCEEDS else ""
 
     def _awaited(self, later: List) -> Iterator[Loss]:
         waits = [words for words in self._simple_words(later) if words[:1] == ["wait"]]
@@ -189,3 +209,8 @@ class _Fate:
     def _program(self, node: Node) -> str:
         words = self._walk.fields.get(node.number, []) if isinstance(node, Simple) else []
         return self._walk.unknowns.shown(base_name(words[0])) if words else ""
+
+
+def options_of(inner: Inner, errexit: bool, pipefail: bool) -> tuple[bool, bool]:
+    """Those that hold inside it."""
+    return (errexit, pipefail) if inner.same else (inner.errexit, inner.pipefail)

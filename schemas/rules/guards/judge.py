@@ -16,10 +16,13 @@ SPLIT = "split_world"
 NODE_RANK_NAMES = frozenset(("NODE_RANK", "PET_NODE_RANK", "PADDLE_RANK"))
 _ADDRESS_NAMES = frozenset(("MASTER_ADDR", "PET_MASTER_ADDR", "PADDLE_MASTER"))
 _WHOLE = re.compile(r"[0-9]{1,9}\Z")
+_CARD_LIST = re.compile(r"[0-9]+(?:,[0-9]+)*\Z")
 _SIGNED = re.compile(r"[+-]?[0-9]{1,9}\Z")
 _LOOPBACK = re.compile(
     r"(?:localhost(?:\.localdomain)?|127(?:\.[0-9]{1,3}){1,3}|::1|\[::1\]|0\.0\.0\.0|0)\Z", re.IGNORECASE
 )
+# What each node calls itself.
+_OWN = re.compile(r"HOSTNAME\Z|POD_IP\Z|(?:\$\(|`)\s*(?:hostname|uname\s+-n)\b")
 _PLATFORM = frozenset(PLATFORM_NAMES) | {"PADDLE_MASTER", "PADDLE_RANK", "PADDLE_NNODES", "MEGATRON_TP_PP_ARGS"}
 
 
@@ -133,7 +136,10 @@ class Judge:
         if not self.shape.several or not value:
             return
         host, port = _host_and_port(value)
-        if is_known(host) and _LOOPBACK.match(host):
+        if not is_known(host) and all(map(_OWN.match, self.unknowns.names(host))):
+            said = f"says {spelled}={self.shown(value)}: on every node that is the node itself, which would wait alone"
+            self.refuse(SPLIT, said, f"Write {spelled} with $MASTER_ADDR, or leave it out.")
+        elif is_loopback(value):
             said = f"says {spelled}={self.shown(value)}: on {self.shape.nodes} nodes each would wait for itself"
             self.refuse(SPLIT, said, f"Write {spelled} with $MASTER_ADDR, or leave it out.")
         elif is_known(host) and host:
@@ -144,10 +150,22 @@ class Judge:
         if port is not None:
             self.port(spelled, port)
 
+    def cards(self, spelled: str, value: str) -> None:
+        """A list of cards of one node: `0,1,2,3`."""
+        if _CARD_LIST.match(value) and self.shape.cards is not None and value.count(",") + 1 != self.shape.cards:
+            said = f"says {spelled}={self.shown(value)}, but training.per_node_gpu is {self.shape.cards}"
+            self.refuse(CONTRADICTION, said, f"Remove {spelled}: the platform names the cards.")
+
     def port(self, spelled: str, value: str) -> None:
         if self.shape.several and is_known(value) and _WHOLE.match(value):
             said = f"says {spelled} with the port {value}, which another group may hold on that node"
             self.warn("fixed_port", said, "Write $MASTER_PORT, which is free on rank 0's node, new in every attempt.")
+
+
+def is_loopback(value: str) -> bool:
+    """Of HOST or HOST:PORT."""
+    host, _ = _host_and_port(value)
+    return is_known(host) and _LOOPBACK.match(host) is not None
 
 
 def _host_and_port(value: str) -> tuple[str, str | None]:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schemas.rules.guards.calls import LAUNCHERS, Call, base_name, is_python
+from schemas.rules.guards.calls import Call
 from schemas.rules.guards.options import ACCELERATE, DEEPSPEED, MPI, PADDLE, TORCHRUN, Grammar, Options, read_options
+from schemas.rules.guards.wrappers import LAUNCHERS, base_name, is_python
 
 _MODULES = {
     "torch.distributed.run": "torch.distributed.run",

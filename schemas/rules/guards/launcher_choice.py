@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from schemas.rules.guards.calls import Call, Walk, base_name, is_python
+from schemas.rules.guards.calls import Call, Walk
 from schemas.rules.guards.exit_code import lost_exit_codes
 from schemas.rules.guards.judge import Judge
 from schemas.rules.guards.launch import (
@@ -16,6 +16,7 @@ from schemas.rules.guards.launch import (
     python_call,
 )
 from schemas.rules.guards.words import is_known
+from schemas.rules.guards.wrappers import LAUNCHERS, SHELLS, base_name, is_python
 
 SCRIPT = "script"  # training.launcher: the script itself starts one process a card
 _FITTING: dict[str, tuple[str, ...]] = {
@@ -37,6 +38,7 @@ _USE = {
 }
 _USE_TORCHRUN = "Use torchrun or accelerate launch."
 _FOLLOWED_MAX = 16  # launches of one command whose exit codes are followed: each is compared with all behind it
+_BY_SSH = ("ssh", "pdsh", "clush", "parallel-ssh")
 _SHELL_SUFFIXES = (".sh", ".bash")
 # Python programs that prepare or look, and train nothing.
 _TOOL_MODULES = ("pip", "venv", "http.server", "json.tool", "compileall", "zipfile", "tarfile", "site", "ensurepip")
@@ -49,6 +51,7 @@ def launches_of(walk: Walk) -> list[Launch]:
 def judge_choice(walk: Walk, launches: Sequence[Launch], declared: str | None, judge: Judge) -> None:
     framework = judge.shape.framework
     _misused_python(walk, judge)
+    _elsewhere(walk, judge)
     for launch in launches:
         fitting = _FITTING.get(framework)
         if fitting is not None and launch.kind not in fitting:
@@ -83,8 +86,19 @@ def _misused_python(walk: Walk, judge: Judge) -> None:
             judge.refuse("wrong_launcher", said, f"Remove {call.program} in front of {name}.")
 
 
+def _elsewhere(walk: Walk, judge: Judge) -> None:
+    for call in walk.calls:
+        words = {base_name(piece) for word in call.words[1:] for piece in word.split()}
+        if call.program in _BY_SSH and (names := sorted(words & LAUNCHERS)):
+            said = f"starts {names[0]} on another host by {call.program}: there is no ssh between the nodes of a group"
+            judge.refuse("needs_ssh", said, "Let the command start its own node alone: it runs on every node.")
+
+
 def _what_it_runs(launch: Launch, judge: Judge) -> None:
     script, options = launch.script, launch.options
+    for spelled in options.one_dash:
+        said = f"says {judge.shown(spelled)} with one dash, which {launch.kind} does not take for that option"
+        judge.refuse("launch_contradiction", said, f"Write -{judge.shown(spelled)}, or leave it out.")
     if not script:
         if not options.opaque and "help" not in options.given:
             judge.refuse("no_script", f"calls {launch.kind} without a script", "Name the script behind its options.")
@@ -122,7 +136,8 @@ def _without_launcher(walk: Walk, declared: str | None, judge: Judge) -> set[int
     if fitting and scripts and not hidden and (world or 0) > 1 and declared != SCRIPT:
         _alone(*scripts[-1], judge)
     elif fitting and hidden and (world or 0) > 1 and not scripts:
-        said = f"calls {judge.shown(base_name(_shown_of(hidden[0])))}: which launcher it uses cannot be seen from here"
+        shown = judge.shown(base_name(_shown_of(hidden[0]) or hidden[0].program))
+        said = f"calls {shown}: which launcher it uses cannot be seen from here"
         judge.warn("unseen_launcher", said, "Let it call torchrun without options: PET_* variables tell it the world.")
     return {call.simple.number for call, _ in scripts}
 
@@ -153,12 +168,14 @@ def _trains(python: Python) -> bool:
 
 
 def _cannot_be_seen(call: Call) -> bool:
-    """A shell script, or a program whose name is not known."""
-    return bool(_shown_of(call)) and (not is_known(call.words[0]) or _shown_of(call).endswith(_SHELL_SUFFIXES))
+    """A shell script, a program whose name is not known, or a shell that reads what only another program prints."""
+    if not is_known(call.words[0]) or _shown_of(call).endswith(_SHELL_SUFFIXES):
+        return True
+    return call.program in SHELLS and not _shown_of(call)
 
 
 def _shown_of(call: Call) -> str:
-    if call.program in ("sh", "bash", "dash", "zsh", "ksh", "source", "."):
+    if call.program in SHELLS or call.program in ("source", "."):
         return next((word for word in call.words[1:] if not word.startswith("-")), "")
     return call.words[0]
 

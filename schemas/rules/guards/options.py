@@ -99,12 +99,14 @@ _TWO_VALUES = _names("mca gmca am")
 class Options:
     """given: option to (as it was spelled, value); the last of a repeated one. rest: the script and its arguments.
 
-    opaque: an unknown text stands among the options, so that what is not seen may be there all the same."""
+    opaque: an unknown text stands among the options, so that what is not seen may be there all the same. one_dash: long
+    options with one dash, which argparse takes for something else."""
 
     given: dict[str, tuple[str, str]] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     rest: list[str] = field(default_factory=list)
     opaque: bool = False
+    one_dash: list[str] = field(default_factory=list)
 
     def value(self, name: str) -> str | None:
         found = self.given.get(name)
@@ -143,6 +145,8 @@ def _option(word: str, words: Sequence[str], at: int, grammar: Grammar, found: O
     name = _name(spelled, grammar)
     if name in _TWO_VALUES and grammar is MPI:
         return at + 2
+    if _needs_two_dashes(spelled, name, grammar):
+        found.one_dash.append(spelled)
     if name in grammar.flags:
         found.given[name] = (spelled, value)
         return at
@@ -161,6 +165,12 @@ def _option(word: str, words: Sequence[str], at: int, grammar: Grammar, found: O
     if takes:
         found.given[name] = (spelled, value)
     return at
+
+
+def _needs_two_dashes(spelled: str, name: str, grammar: Grammar) -> bool:
+    if grammar is MPI or spelled.startswith("--") or spelled in grammar.short or len(name) < 2:
+        return False
+    return grammar is ACCELERATE or name in grammar.values or name in grammar.flags
 
 
 def _name(spelled: str, grammar: Grammar) -> str:

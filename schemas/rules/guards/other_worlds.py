@@ -9,7 +9,6 @@ from schemas.rules.guards.words import is_known
 _HOSTS = ("host", "hostfile", "machinefile", "default_hostfile")
 _DEVICES = ("devices", "gpus", "xpus", "npus")
 _GPUS_EACH = ("-g", "--ngpus", "-t", "--nthreads")
-_LIST = re.compile(r"[0-9]+(?:,[0-9]+)*\Z")
 _FORKED = ": ranks would hang or form separate worlds"
 _PADDLE_WINS = "; PADDLE_* variables win over options, so that this one would be ignored without a word"
 
@@ -28,6 +27,9 @@ def deepspeed(launch: Launch, judge: Judge) -> None:
         judge.address(*given["master_addr"])
     if "master_port" in given:
         judge.port(*given["master_port"])
+    if "include" in given:
+        for host in given["include"][1].split("@"):
+            judge.cards(given["include"][0], host.partition(":")[2])
     chosen = [given[name][0] for name in ("include", "exclude") if name in given]
     if chosen and ("num_nodes" in given or "num_gpus" in given):
         said = f"says {chosen[0]} beside --num_nodes or --num_gpus, which deepspeed refuses"
@@ -75,11 +77,8 @@ def paddle(launch: Launch, judge: Judge) -> None:
     for spelled, value in _said(launch, "master", "PADDLE_MASTER"):
         judge.address(spelled, value)
     for name in _DEVICES:
-        listed = options.value(name)
-        if listed and _LIST.match(listed) and shape.cards is not None and listed.count(",") + 1 != shape.cards:
-            spelled = options.spelled(name)
-            said = f"says {spelled}={judge.shown(listed)}, but training.per_node_gpu is {shape.cards}"
-            judge.refuse(CONTRADICTION, said, f"Remove {spelled}: the platform names the cards.")
+        if name in options.given:
+            judge.cards(*options.given[name])
     if "ips" in options.given:
         judge.warn("deprecated_launcher", "says --ips, the old form", "Remove it: PADDLE_MASTER tells the world.")
     _paddle_elastic(launch, judge)

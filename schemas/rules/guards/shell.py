@@ -1,8 +1,9 @@
-"""The tree of a shell line: lists, pipelines, groups and compound commands. As much of bash as commands need."""
+"""Reads a shell line into its tree. As much of bash as commands need."""
 
 import re
-from dataclasses import dataclass, field
+from contextlib import suppress
 
+from schemas.rules.guards.tree import Block, Group, Item, List, Node, Pipeline, Simple
 from schemas.rules.guards.words import Part, Scanner, Unknowns, Unreadable, Word
 
 _DEPTH_MAX = 40
@@ -11,60 +12,18 @@ _REDIRECT = re.compile(r"(?:[0-9]{1,3}|\{[A-Za-z_]\w*\})?(<<<|<<-?|<>|<&|<(?!\()
 _PROCESS = re.compile(r"[<>]\(")
 _COMMENT = re.compile(r"#[^\n]*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_DECLARE = ("declare", "typeset", "local", "export", "readonly")
 _ENDS = frozenset(("then", "else", "elif", "fi", "do", "done", "esac", "}"))
 
 
-@dataclass(slots=True)
-class Simple:
-    """number: its own within the command. assigns: (name, value) in front of it. stdin: fed by a here-document."""
+def parse(text: str, unknowns: Unknowns, of_bash: list[str] | None = None) -> List:
+    """of_bash: None where bash reads it; else what only bash knows is put there, and read as dash reads it.
 
-    number: int
-    words: list[Word]
-    assigns: list[tuple[str, Word]] = field(default_factory=list)
-    stdin: bool = False
-
-
-@dataclass(slots=True)
-class Group:
-    """( … ) or { …; }; a subshell keeps its variables to itself."""
-
-    body: "List"
-    subshell: bool
-
-
-@dataclass(slots=True)
-class Block:
-    """kind: "if", "loop", "case" or "function". test: what decides; bodies: what it decides about."""
-
-    kind: str
-    test: "List"
-    bodies: list["List"]
-
-
-Node = Simple | Group | Block
-
-
-@dataclass(slots=True)
-class Pipeline:
-    commands: list[Node]
-    negated: bool = False
-
-
-@dataclass(slots=True)
-class Item:
-    """Pipelines joined by && and ||. parts: (the operator before it, "" at the first; the pipeline)."""
-
-    parts: list[tuple[str, Pipeline]]
-    background: bool = False
-
-
-List = list[Item]
-
-
-def parse(text: str, unknowns: Unknowns) -> List:
-    """Raises Unreadable."""
-    parser = _Parser(text, unknowns)
+    Raises Unreadable."""
+    parser = _Parser(text, unknowns, plain=of_bash is not None)
     items = parser.items()
+    if of_bash is not None:
+        of_bash += parser.of_bash
     if parser.operator is not None or parser.keyword:
         raise Unreadable(f"{parser.operator or parser.keyword} stands where no command could begin")
     return items
@@ -73,15 +32,21 @@ def parse(text: str, unknowns: Unknowns) -> List:
 class _Parser:
     """One token is looked at: `operator`, or `current` (a word), or neither at the end."""
 
-    def __init__(self, text: str, unknowns: Unknowns) -> None:
+    def __init__(self, text: str, unknowns: Unknowns, plain: bool) -> None:
         self._scanner = Scanner(text, unknowns)
-        self._unknowns = unknowns
-        self._here: list[tuple[str, bool]] = []
+        self._unknowns, self._plain = unknowns, plain
+        # Of here-documents whose text is still to come: delimiter, whether tabs are taken off, whether nothing in it is
+        # expanded, and what gets it.
+        self._here: list[tuple[str, bool, bool, Simple | None]] = []
         self._depth = 0
         self.operator: str | None = None
         self.current: Word | None = None
         self.redirect = ""
         self._next()
+
+    @property
+    def of_bash(self) -> list[str]:
+        return self._scanner.of_bash
 
     @property
     def keyword(self) -> str:
@@ -127,6 +92,8 @@ class _Parser:
             self._next()
         commands = [self._command()]
         while self.operator in ("|", "|&"):
+            if self.operator == "|&":
+                self.of_bash.append("|&")
             self._next()
             self._newlines()
             commands.append(self._command())
@@ -162,9 +129,11 @@ class _Parser:
         elif self.keyword == "case":
             node = self._case()
         elif self.keyword == "function":
+            self.of_bash.append("function")
             self._next()
+            name = self.keyword
             self._next()
-            node = self._function()
+            node = self._function(name)
         elif self.operator is not None or not self._any():
             raise Unreadable(f"a command is missing before {(self.operator or 'the end').strip() or 'the line end'}")
         else:
@@ -188,18 +157,17 @@ class _Parser:
         return body
 
     def _if(self) -> Block:
-        tests: List = []
-        bodies = []
+        tests, bodies = [], []
         while self.keyword in ("if", "elif"):
             self._next()
-            tests += self.items()
+            tests.append(self.items())
             self._expect("then")
             bodies.append(self.items())
         if self.keyword == "else":
             self._next()
             bodies.append(self.items())
         self._expect("fi")
-        return Block("if", tests, bodies)
+        return Block("if", [item for test in tests for item in test], bodies, tests)
 
     def _case(self) -> Block:
         while self.keyword != "in" and self._any():
@@ -230,6 +198,7 @@ class _Parser:
             if end < 0:
                 raise Unreadable(")) is missing")
             self._scanner.at = end + 2
+            self.of_bash.append("((…))")
             self._next()
             return Simple(self._unknowns.number(), [(Part("text", "((", True),)])
         self._next()
@@ -239,8 +208,8 @@ class _Parser:
         self._next()
         return Group(body, subshell=True)
 
-    def _function(self) -> Block:
-        """After its name. What it does is seen where it is called, which is not followed."""
+    def _function(self, name: str) -> Block:
+        """After its name."""
         if self.operator == "(":
             self._next()
             if self.operator != ")":
@@ -252,14 +221,16 @@ class _Parser:
             raise Unreadable("it is nested too deeply")
         body = self._command()
         self._depth -= 1
-        return Block("function", [], [[Item([("", Pipeline([body]))])]])
+        return Block("function", [], [[Item([("", Pipeline([body]))])]], name=name)
 
     def _simple(self) -> Node:
         node = Simple(self._unknowns.number(), [])
         bracket = self.keyword == "[["
+        if bracket:
+            self.of_bash.append("[[")
         while True:
             if self.redirect:
-                node.stdin |= self._redirect() in ("<<", "<<-", "<<<")
+                self._redirect(node)
             elif self.current is not None:
                 self._word(node)
                 ends = bracket and self.keyword == "]]"
@@ -267,12 +238,20 @@ class _Parser:
                 bracket = bracket and not ends
             elif bracket and self.operator is not None:
                 self._next()
+            elif self.operator == "(" and self._declares(node):
+                node.arrays.append((_text(node.words.pop()).rstrip("=+"), self._array()))
+                self._next()
             elif self.operator == "(" and len(node.words) == 1 and not node.assigns:
-                return self._function()
+                return self._function(_text(node.words[0]))
             elif self.operator == "(":
                 raise Unreadable("( stands inside a command")
             else:
                 return node
+
+    def _declares(self, node: Simple) -> bool:
+        """`local NAME=` in front of a bracket."""
+        words = [_text(word) for word in node.words]
+        return len(words) > 1 and words[0] in _DECLARE and _ASSIGNMENT.fullmatch(words[-1]) is not None
 
     def _word(self, node: Simple) -> None:
         word = self.current or ()
@@ -281,31 +260,43 @@ class _Parser:
             rest = Part("text", first.text[found.end() :], first.quoted)
             value: Word = (rest, *word[1:])
             if not first.quoted:
+                name, adds = found.group().rstrip("=+"), found.group().endswith("+=")
                 if not rest.text and self._scanner.text.startswith("(", self._scanner.at):
-                    value = self._array()
-                node.assigns.append((found.group().rstrip("=+"), value))
+                    self._next()
+                    value = self._array((Part("every", name, True),) if adds else None)
+                elif adds:
+                    value = (Part("variable", name, True), *value)
+                node.assigns.append((name, value))
                 return
         node.words.append(word)
 
-    def _array(self) -> Word:
-        """NAME=( … ) of bash."""
-        self._next()
+    def _array(self, before: Word | None = None) -> Word:
+        """( … ) of bash, at its bracket. before: what it is added to."""
+        self.of_bash.append("an array")
+        elements = [before] if before else []
         self._next()
         while self.operator != ")":
             if not self._any():
                 raise Unreadable(") is missing")
+            if self.current is not None:
+                elements.append(self.current)
             self._next()
-        return (Part("unknown", "an array", False),)
+        return (Part("array", "an array", False, elements=tuple(elements)),)
 
-    def _redirect(self) -> str:
+    def _redirect(self, node: Simple | None = None) -> None:
+        """node: what is redirected, where it may be a shell."""
         kind = self.redirect
         self._next()
         if self.current is None:
             raise Unreadable(f"{kind} leads nowhere")
         if kind in ("<<", "<<-"):
-            self._here.append(("".join(part.text for part in self.current), kind == "<<-"))
+            plain = any(part.quoted for part in self.current)
+            self._here.append((_text(self.current), kind == "<<-", plain, node))
+        elif kind == "<<<":
+            self.of_bash.append(kind)
+            if node is not None:
+                node.fed = self.current
         self._next()
-        return kind
 
     def _next(self) -> None:
         scanner, text = self._scanner, self._scanner.text
@@ -326,7 +317,14 @@ class _Parser:
             self._process()
         elif found := _REDIRECT.match(text, scanner.at):
             self.redirect = found.group(1)
-            scanner.at = found.end()
+            if self.redirect in ("&>", "&>>"):
+                self.of_bash.append(self.redirect)
+            if self._plain and self.redirect in ("&>", "&>>"):
+                # To dash that is a command in the background, and an empty one whose output is led away.
+                self.redirect, self.operator = "", "&"
+                scanner.at = found.start() + 1
+            else:
+                scanner.at = found.end()
         elif operator := next((known for known in _OPERATORS if text.startswith(known, scanner.at)), None):
             self.operator = operator
             scanner.at += len(operator)
@@ -340,6 +338,7 @@ class _Parser:
 
     def _process(self) -> None:
         """<( … ) or >( … ): a file name for the command it stands in."""
+        self.of_bash.append("<(…)")
         depth, scanner = 1, self._scanner
         while depth:
             if scanner.at >= len(scanner.text):
@@ -349,16 +348,31 @@ class _Parser:
         self.current = (Part("unknown", "<(…)", True),)
 
     def _skip_documents(self) -> None:
-        for delimiter, tabs in self._here:
+        for delimiter, tabs, plain, node in self._here:
             scanner = self._scanner
+            lines = []
             while scanner.at < len(scanner.text):
                 end = scanner.text.find("\n", scanner.at)
                 end = len(scanner.text) if end < 0 else end
                 line = scanner.text[scanner.at : end]
                 scanner.at = end + 1
-                if (line.lstrip("\t") if tabs else line) == delimiter:
+                line = line.lstrip("\t") if tabs else line
+                if line == delimiter:
                     break
+                lines.append(line)
+            if node is not None:
+                node.fed = self._document("\n".join(lines), plain)
         self._here.clear()
+
+    def _document(self, body: str, plain: bool) -> Word:
+        if not plain:
+            with suppress(Unreadable):
+                return Scanner(body, self._unknowns).document()
+        return (Part("text", body, True),)
+
+
+def _text(word: Word) -> str:
+    return "".join(part.text for part in word)
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:

@@ -3,7 +3,7 @@
 import re
 
 from schemas.rules.guards.calls import Call
-from schemas.rules.guards.judge import CONTRADICTION, SPLIT, Judge
+from schemas.rules.guards.judge import CONTRADICTION, SPLIT, Judge, is_loopback
 from schemas.rules.guards.launch import Launch
 from schemas.rules.guards.words import is_known
 
@@ -39,7 +39,7 @@ def torchrun(launch: Launch, judge: Judge) -> None:
         judge.refuse(SPLIT, f"{_gone(call, 'PET_NODE_RANK')}: every node would be rank 0", "Leave PET_* as they are.")
     if dynamic:
         _rendezvous(launch, judge, backend)
-    _addresses(launch, judge)
+    _addresses(launch, judge, backend)
     _restarts(launch, judge, "max_restarts", "PET_MAX_RESTARTS")
 
 
@@ -104,12 +104,14 @@ def _rendezvous(launch: Launch, judge: Judge, backend: str) -> None:
         judge.refuse(SPLIT, said, "Add --rdzv_endpoint=$MASTER_ADDR:$MASTER_PORT, or leave --rdzv_backend out.")
 
 
-def _addresses(launch: Launch, judge: Judge) -> None:
+def _addresses(launch: Launch, judge: Judge, backend: str) -> None:
     for name, variable in (
         ("master_addr", "PET_MASTER_ADDR"),
         ("rdzv_endpoint", "PET_RDZV_ENDPOINT"),
     ):
-        if (given := _given(launch, name, variable)) is not None:
+        given = _given(launch, name, variable)
+        # The endpoint of etcd is a server of its own, which is no node of the group.
+        if given is not None and (not backend.startswith("etcd") or is_loopback(given[1])):
             judge.address(*given)
     if (given := _given(launch, "master_port", "PET_MASTER_PORT")) is not None:
         judge.port(*given)
@@ -152,6 +154,8 @@ def accelerate(launch: Launch, judge: Judge) -> None:
     if (given := options.given.get("main_process_port")) is not None:
         judge.port(*given)
     _restarts(launch, judge, "max_restarts", "")
+    if (given := options.given.get("gpu_ids")) is not None:
+        judge.cards(*given)
     if "cpu" in options.given and (world is None or world > 1):
         said = "says --cpu, with which accelerate starts one process a node, each a world of its own"
         judge.refuse(

@@ -3,10 +3,11 @@
 import re
 
 from schemas.rules.environment import PER_PROCESS_NAMES
-from schemas.rules.guards.calls import Walk, is_python
+from schemas.rules.guards.calls import Walk
 from schemas.rules.guards.judge import Judge
 from schemas.rules.guards.launch import Launch
 from schemas.rules.guards.words import is_known
+from schemas.rules.guards.wrappers import is_python
 
 # Topology: what the scripts below a launcher read. PET_* and PADDLE_* are judged with their launchers.
 _TOPOLOGY = frozenset(
@@ -53,6 +54,8 @@ def _topology(name: str, value: str, launched: Launch | None, judge: Judge) -> N
     if name in names or (names and set(names) <= _TOPOLOGY):
         return
     if is_known(value) and value == judge.env.get(name):
+        return
+    if (name, value) == ("LOCAL_RANK", "0") and judge.shape.cards == 1:
         return
     ignored = launched is not None and launched.kind in _TOPOLOGY_FREE
     if name in PER_PROCESS_NAMES and names:

@@ -5,7 +5,7 @@ it, so that it travels through nested shells and is never taken for text.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from schemas.rules.environment import PER_PROCESS_NAMES
@@ -21,6 +21,13 @@ _SPECIAL = "@*#?!$-0123456789"
 _EXPANDED_MAX = 256 * 1024  # of one word; `A=$A$A` a few times over is more than any memory
 _LABEL_MAX = 40
 METACHARACTERS = " \t\n;&|<>()"
+_EVERY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\Z")
+_POSIX = re.compile(r"[#]?[A-Za-z_0-9@*#?!$-]+(?:[%#+]|:\+|\Z)")  # of ${…}; the rest is of bash
+# `$(which torchrun)`: a path of the program, whatever it is.
+_WHICH = re.compile(r"(?:\$\(|`)\s*(?:which|command -v|type -p)\s+([A-Za-z][\w.-]*)\s*(?:\)|`)\Z")
+_IFS = " \t\n"
+_SPACES = re.compile(r"[ \t\n]+")
+_BETWEEN = "\x1f"  # of the elements of an array, as one value
 
 
 class Unreadable(Exception):
@@ -29,13 +36,14 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """kind: "text", "variable" (text is its name), "sum" (of $((…))) or "unknown" (text says what it is). default: of
-    ${NAME:-default}."""
+    """kind: "text", "variable" (text is its name), "sum" (of $((…))), "every" (${NAME[@]}), "array" (NAME=( … )) or
+    "unknown" (text says what it is). default: of ${NAME:-default}; elements: of an array."""
 
     kind: str
     text: str
     quoted: bool
     default: "tuple[Part, ...] | None" = None
+    elements: "tuple[tuple[Part, ...], ...]" = ()
 
 
 Word = tuple[Part, ...]
@@ -97,6 +105,15 @@ def without_private(text: str) -> str:
     return _PRIVATE.sub("\ufffd", text)
 
 
+def every(name: str) -> str:
+    """The name under which an array is kept as one value, its elements joined."""
+    return f"{name}[@]"
+
+
+def joined(elements: Sequence[str]) -> str:
+    return _BETWEEN.join(element.replace(_BETWEEN, "\ufffd") for element in elements)
+
+
 def expand(word: Word, value_of: Callable[[str], str | None], unknowns: Unknowns, split: bool = True) -> list[str]:
     """The fields a shell makes of a word. value_of: None where it cannot be known."""
     fields: list[str] = []
@@ -107,13 +124,21 @@ def expand(word: Word, value_of: Callable[[str], str | None], unknowns: Unknowns
                 current = (current or "") + part.text
             continue
         text = _value(part, value_of, unknowns)
+        if part.kind == "every" and part.quoted and split:
+            *whole, last = text.split(_BETWEEN)
+            fields += [(current or "") + whole[0], *whole[1:]] if whole else []
+            if text:
+                current = last if whole else (current or "") + last
+            continue
+        if part.kind == "every":
+            text = text.replace(_BETWEEN, " ")
         if len(text) + len(current or "") > _EXPANDED_MAX:
             raise Unreadable("its variables expand to more than can be followed")
         if part.quoted or not split:
             current = (current or "") + text
             continue
-        pieces = text.split()
-        if text[:1].isspace() and current is not None:
+        pieces = [piece for piece in _SPACES.split(text) if piece]
+        if text[:1] in _IFS and text and current is not None:
             fields.append(current)
             current = None
         for at, piece in enumerate(pieces):
@@ -121,7 +146,7 @@ def expand(word: Word, value_of: Callable[[str], str | None], unknowns: Unknowns
                 fields.append(current or "")
                 current = None
             current = (current or "") + piece
-        if pieces and text[-1:].isspace():
+        if pieces and text[-1] in _IFS:
             fields.append(current or "")
             current = None
     if current is not None:
@@ -133,9 +158,9 @@ def _value(part: Part, value_of: Callable[[str], str | None], unknowns: Unknowns
     if part.kind == "sum":
         known = evaluated(part.text, value_of)
         return known if known is not None else unknowns.mark(_label(f"$(({part.text}))"), part.quoted)
-    if part.kind == "unknown":
+    if part.kind in ("unknown", "array"):
         return unknowns.mark(part.text, part.quoted)
-    value = value_of(part.text)
+    value = value_of(every(part.text) if part.kind == "every" else part.text)
     if value is None and part.text in PER_PROCESS_NAMES and part.default is not None:
         value = ""  # no node has it, so the default is what every node gets
     if value is None:
@@ -147,10 +172,11 @@ def _value(part: Part, value_of: Callable[[str], str | None], unknowns: Unknowns
 
 
 class Scanner:
-    """Reads words at a position of a text."""
+    """Reads words at a position of a text. of_bash: what it met that no other shell knows."""
 
     def __init__(self, text: str, unknowns: Unknowns) -> None:
         self.text, self.unknowns, self.at = text, unknowns, 0
+        self.of_bash: list[str] = []
 
     def word(self) -> Word:
         parts: list[Part] = []
@@ -171,6 +197,7 @@ class Scanner:
             self._double(parts)
         elif character == "$" and self.text[self.at + 1 : self.at + 2] in ("'", '"'):
             self.at += 1
+            self.of_bash.append(f"${self.text[self.at]}…{self.text[self.at]}")
             if self.text[self.at] == "'":
                 self._until_quote(parts, self.at + 1)
             else:
@@ -199,11 +226,17 @@ class Scanner:
                 parts.append(Part("text", character, True))
         self.at = end + 1
 
-    def _double(self, parts: list[Part]) -> None:
+    def document(self) -> Word:
+        """The whole text as that of a here-document, in which a double quote is a character like others."""
+        parts: list[Part] = []
+        self._double(parts, ends=False)
+        return tuple(parts)
+
+    def _double(self, parts: list[Part], ends: bool = True) -> None:
         parts.append(Part("text", "", True))
         while self.at < len(self.text):
             character = self.text[self.at]
-            if character == '"':
+            if character == '"' and ends:
                 self.at += 1
                 return
             if character == "\\" and self.text[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
@@ -214,7 +247,8 @@ class Scanner:
                 parts.append(self._dollar(quoted=True))
             else:
                 self._run(parts, _IN_QUOTES, quoted=True)
-        raise Unreadable('a quote " is not closed')
+        if ends:
+            raise Unreadable('a quote " is not closed')
 
     def _dollar(self, quoted: bool) -> Part:
         """At a dollar, a backtick or a private character."""
@@ -224,14 +258,14 @@ class Scanner:
         if character == "`":
             end = self._closing(self.at + 1, "`")
             start, self.at = self.at, end
-            return Part("unknown", _label(self.text[start:end]), quoted)
+            return _output(self.text[start:end], quoted)
         following = self.text[self.at + 1 : self.at + 2]
         if following == "(":
             start, end = self.at, self._closing(self.at + 2, ")")
             self.at = end
             inner = self.text[start + 3 : end - 2]
             is_sum = self.text.startswith("((", start + 1) and self.text.endswith("))", start, end) and is_known(inner)
-            return Part("sum", inner, quoted) if is_sum else Part("unknown", _label(self.text[start:end]), quoted)
+            return Part("sum", inner, quoted) if is_sum else _output(self.text[start:end], quoted)
         if following == "{":
             start, end = self.at, self._closing(self.at + 2, "}")
             self.at = end
@@ -247,6 +281,10 @@ class Scanner:
 
     def _braced(self, inner: str, quoted: bool) -> Part:
         if (found := _BRACED.match(inner)) is None:
+            if not _POSIX.match(inner):
+                self.of_bash.append(_label(f"${{{inner}}}"))
+            if whole := _EVERY.match(inner):
+                return Part("every", whole.group(1), quoted)
             return Part("unknown", f"${{{inner[:_LABEL_MAX]}}}", quoted)
         name, operator, rest = found.groups()
         default = None
@@ -279,6 +317,13 @@ class Scanner:
                 depth += 1
             at += 1
         raise Unreadable(f"{closer} is missing")
+
+
+def _output(text: str, quoted: bool) -> Part:
+    """What a program prints, in the place of `$(…)`."""
+    if found := _WHICH.match(text):
+        return Part("text", f"/{found.group(1)}", True)
+    return Part("unknown", _label(text), quoted)
 
 
 def _label(label: str) -> str:

@@ -29,12 +29,14 @@ ENDLESS_OR_OUTSIDE = (
     "source /",
     "/opt/",
     "yes ",
+    "sleep 600",
 )
 COMMANDS = [
     str(row["command"])
     for _, row in every_row()
     if isinstance(row.get("command"), str)
     and "env" not in row
+    and "unseen_launcher" not in row.get("warnings", ())
     and any(name in str(row["command"]) for name in SPEAKING)
     and not any(part in str(row["command"]) for part in ENDLESS_OR_OUTSIDE)
 ]

@@ -1,0 +1,68 @@
+"""Slips of the hand and of copying that make a command fail, or be another one than it looks."""
+
+import re
+from collections.abc import Sequence
+
+from schemas.rules.guards.calls import Walk
+from schemas.rules.guards.judge import Judge
+from schemas.rules.guards.launch import Launch
+from schemas.rules.guards.words import is_known
+from schemas.rules.guards.wrappers import LAUNCHERS, SHELLS, base_name, is_python
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_OPERATORS = ("&&", "||", ";", "2>&1")
+_BUILT_IN = ("cd", "export", "source", ".", "set", "ulimit", "eval", "alias", "unset")
+# Of word processors and web pages: dashes, quotes and spaces that are characters like others to a shell.
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+_STRANGE = re.compile("[\u00a0\u2000-\u200d\u2018-\u201f\u202f\u205f\u3000\ufeff]")
+
+
+def judge_typing(command: str | Sequence[str], walk: Walk, launches: Sequence[Launch], judge: Judge) -> None:
+    if not isinstance(command, str):
+        _list(command, judge)
+    for call in walk.calls:
+        program = call.words[0]
+        if not is_known(program):
+            continue
+        if found := _STRANGE.search(program):
+            _strange(program, found.group(), "names no program", judge)
+        elif program.startswith("-"):
+            said = f"has {judge.shown(program)} where a command begins: the line before it ends without a backslash, or "
+            judge.refuse("broken_line", said + "with a space behind it", "End every line but the last by a backslash.")
+        elif call.expanded and " " in program and _is_known_name(program):
+            said = f"quotes {judge.shown(program)} as one word: a program of that whole name is looked for"
+            judge.refuse("quoted_command", said, "Remove the quotes around it.")
+    for launch in launches:
+        if launch.script and launch.script[0][:1] in tuple(_DASHES):
+            _strange(launch.script[0], launch.script[0][0], f"is the script to {launch.kind}", judge)
+    if isinstance(command, str) and "\r\n" in command:
+        said = "has line ends of Windows: a shell takes the carriage return as part of the last word of each line"
+        judge.warn("carriage_return", said, "Save it with Unix line ends.")
+
+
+def _strange(word: str, character: str, what: str, judge: Judge) -> None:
+    said = f"says {judge.shown(word)}, which {what}: U+{ord(character):04X} in it only looks like a usual character"
+    judge.refuse("strange_character", said, "Type it anew: text from a web page or an office program has such.")
+
+
+def _list(words: Sequence[str], judge: Judge) -> None:
+    """A list is started as it stands, by no shell."""
+    first, hint = words[0] if words else "", "Write the command as one text instead of a list."
+    if len(words) == 1 and " " in first and _is_known_name(first):
+        said = f"is a list of one word, {judge.shown(first)}: a program of that whole name is looked for"
+        judge.refuse("quoted_command", said, hint)
+    elif _ASSIGNMENT.match(first):
+        said = f"begins a list with {judge.shown(first)}, which only a shell takes for a variable"
+        judge.refuse("not_expanded", said, "Put it into task.env, or begin the list with env.")
+    elif first in _BUILT_IN:
+        said = f"begins a list with {judge.shown(first)}, which is no program but a word of the shell"
+        judge.refuse("not_expanded", said, hint)
+    elif found := next((word for word in words if word in _OPERATORS), None):
+        said = f"has {found} in a list, which no shell reads: the program gets it as a word"
+        judge.refuse("not_expanded", said, hint)
+
+
+def _is_known_name(words: str) -> bool:
+    """Whether the first of them is a program that trainings are started by."""
+    name = base_name(next(iter(words.split()), ""))
+    return name in LAUNCHERS or name in SHELLS or is_python(name)
