@@ -74,6 +74,15 @@ def test_no_command_crashes_the_guards(command, framework, shape, hyper_params, 
     assert command_findings(training, {"env": {"A": "b c"}, "command": command}, framework) == (errors, warnings)
 
 
+@pytest.mark.attack(39)
+@settings(max_examples=25, deadline=None)
+@given(st.lists(cut_rows() | soups, min_size=1, max_size=5), st.sampled_from(["; ", "\n", " && ", " | ", " "]))
+def test_the_longest_command_does_not_either(parts, between):
+    command = (between.join(parts) + between) * (64 * 1024 // len(between.join(parts) + between))
+    errors, warnings = command_findings({"n_nodes": 2, "per_node_gpu": 4}, {"command": command}, "ddp")
+    assert len(errors) + len(warnings) < 4096
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(ROWS), st.randoms(use_true_random=False))
 def test_findings_do_not_depend_on_the_order_of_keys(row, random):

@@ -27,8 +27,9 @@ def judge_typing(command: str | Sequence[str], walk: Walk, launches: Sequence[La
         if found := _STRANGE.search(program):
             _strange(program, found.group(), "names no program", judge)
         elif program.startswith("-"):
-            said = f"has {judge.shown(program)} where a command begins: the line before it ends without a backslash, or "
-            judge.refuse("broken_line", said + "with a space behind it", "End every line but the last by a backslash.")
+            said = f"has {judge.shown(program)} where a command begins: the line before it ends without a backslash, "
+            hint = "End every line but the last by a backslash."
+            judge.refuse("broken_line", said + "or with a space behind it", hint)
         elif call.expanded and " " in program and _is_known_name(program):
             said = f"quotes {judge.shown(program)} as one word: a program of that whole name is looked for"
             judge.refuse("quoted_command", said, "Remove the quotes around it.")

@@ -26,7 +26,7 @@ class NotFollowed(Exception):
     """Is raised where this cannot tell what a shell would do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class _State:
     """At one place: the last exit code, codes kept in variables, what ends early, and how: "" while it goes on, "exit"
     or "return". kept: "pipe" is the code of the first command of the last pipe, "!" that of what runs behind. ran:
@@ -87,7 +87,7 @@ class _Run:
 
     def _each(self, states: set[_State], step: Callable[[_State], set[_State]]) -> set[_State]:
         after: set[_State] = set()
-        for state in states:
+        for state in sorted(states):
             self._steps += 1
             if self._steps > _STEPS_MAX:
                 raise NotFollowed
