@@ -58,7 +58,7 @@ def between(line: Line, first: int, last: int) -> Line:
     halved."""
     part: list[Span] = []
     at = 0
-    for text, tone in line:
+    for text, tone in line if first < last else EMPTY:
         if at >= last:
             break
         wide = width(text)
