@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from agentd.checkpoints.watch import CheckpointWatch
 from agentd.claims.claimer import Claimer
 from agentd.claims.task_paths import source_refusal
 from agentd.config import Address, AgentConfig, ConfigError
@@ -71,6 +72,8 @@ from schemas.rules.redaction import secret_values
 
 log = logging.getLogger(__name__)
 EXIT_STOPPED, EXIT_ADDRESS_IN_USE = 0, 4
+# Of telemetry, to one look for new checkpoints.
+_LOOKS_EVERY_ROUNDS = 5
 
 
 class AddressInUse(Exception):
@@ -368,7 +371,11 @@ class Agent:
         self._api.vitals = Vitals(self._lease, lost, controllers)
         self._host, self._api.logs, self._api.telemetry, self._api.execs = host, logs, telemetry, execs
         sweep = LogSweep(mesh, self._data.tasks_dir, lambda: {*feed.groups, *host.groups})
-        for part in (feed, reporter, rejoin, telemetry, sweep):
+        looks_every_s = _LOOKS_EVERY_ROUNDS * self._config.telemetry_every_s
+        saves = CheckpointWatch(
+            mesh, feed, identity.node_id, identity.uid, self._config.allowed_paths, every_s=looks_every_s
+        )
+        for part in (feed, reporter, rejoin, telemetry, sweep, saves):
             group.create_task(part.run())
         group.create_task(look_after_certificate(self._api, founding, session, mesh, telemetry.leader))
         # A voter that has not applied our registration may not know our orders either: it would make us stop healthy

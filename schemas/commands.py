@@ -29,6 +29,8 @@ from schemas.limits import (
     PORT_MIN,
     PRUNED_AT_ONCE,
     REASONS_PER_COMMAND,
+    REMOVED_AT_ONCE,
+    STOP_AFTER_MAX_S,
     TEXT_MAX,
 )
 from schemas.rules.permissions import KINDS, ROLES, SCOPES
@@ -212,7 +214,11 @@ UUID = text(NAME_MAX)
 RESUME = optional(record({"path": text(TEXT_MAX)}, {"step": optional(integer()), "source": text(NAME_MAX)}))
 
 # What a node sees of the checkpoints, to be compared with what the others see; absent where nobody looked.
-SEES = record({"pick": text(TEXT_MAX, empty=True), "digest": text(64), "text": LONG})
+# mark: of the save that `pick` is; rejected: what was passed over.
+SEES = record(
+    {"pick": text(TEXT_MAX, empty=True), "digest": text(64), "text": LONG},
+    {"mark": text(64, empty=True), "rejected": each(record({"name": text(TEXT_MAX), "why": LONG}), 8)},
+)
 
 GPU = record({"uuid": UUID, "type": text(NAME_MAX), "memory_mb": integer(), "index": integer(0, GPUS_PER_NODE_MAX - 1)})
 VOTER = record({"raft_id": integer(1), "node": NODE, "voter_addr": ADDRESS}, {"api_addr": ADDRESS})
@@ -231,8 +237,10 @@ DRAIN = {"mode": choice(*DRAIN_MODES), "deadline_s": integer(0, DRAIN_DEADLINE_M
 
 IMAGE = record({"id": text(NAME_MAX)}, {"digest": optional(text(NAME_MAX))})
 _REPORT_BASE: dict[str, Check] = {**TASK_REF, "seq": integer(1), "kind": text(NAME_MAX)}
+# Outside the order of a task's life.
+_BESIDE: dict[str, Check] = {**TASK_REF, "seq": integer(0, 0), "kind": text(NAME_MAX)}
 REPORT_KINDS: dict[str, Check] = {
-    "progress": record({**TASK_REF, "seq": integer(0, 0), "kind": text(NAME_MAX), "text": LONG}),
+    "progress": record({**_BESIDE, "text": LONG}),
     "claimed": record({**_REPORT_BASE}, {"resume": RESUME, "at_ms": integer(), "sees": SEES}),
     "claim_failed": record(
         {**_REPORT_BASE, "code": text(NAME_MAX), "text": LONG, "permanent": boolean}, {"at_ms": integer()}
@@ -248,6 +256,20 @@ REPORT_KINDS: dict[str, Check] = {
         {"why": text(NAME_MAX, empty=True), "text": LONG, "class": optional(text(NAME_MAX))},
     ),
     "released": record({**_REPORT_BASE}, {"at_ms": integer()}),
+    # Of rank 0: the newest complete checkpoint is another one. age_ms: since it was written.
+    "checkpoint": record(
+        {
+            **_BESIDE,
+            "pick": text(TEXT_MAX),
+            "step": optional(integer()),
+            "mark": text(64),
+            "bytes": integer(),
+            "files": integer(),
+            "age_ms": integer(),
+            "took_ms": integer(),
+        }
+    ),
+    "checkpoints_removed": record({**_BESIDE, "removed": each(text(TEXT_MAX), REMOVED_AT_ONCE)}),
     "log_lost": record({**_REPORT_BASE, "bytes": integer(1)}, {"at_ms": integer()}),
 }
 
@@ -322,6 +344,10 @@ COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
     "StopGroup": ({"group_id": GROUP, "by": text(NAME_MAX)}, {}),
     "PauseGroup": ({"group_id": GROUP, "by": text(NAME_MAX)}, {}),
     "ResumeGroup": ({"group_id": GROUP, "by": text(NAME_MAX)}, {}),
+    "StopAfterCheckpoint": (
+        {"group_id": GROUP, "by": text(NAME_MAX), "within_s": integer(1, STOP_AFTER_MAX_S)},
+        {},
+    ),
     # A group that waits has no attempt yet. text: what was seen of one that stands still.
     "FailGroup": (
         {

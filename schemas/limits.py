@@ -48,6 +48,10 @@ CLAIM_DEADLINE_MS = 60_000
 # What a claim may take in addition where an image has to come; the agent gives up a pull that is silent much earlier.
 IMAGE_PULL_MS = 2 * 3_600_000
 START_DEADLINE_MS = 60_000
+LEDGER_MAX = 200  # checkpoints of one group that are told of, the newest
+RESTORES_KEPT = 8  # attempts that resumed from one of them
+STOP_AFTER_MAX_S = 7 * 86_400  # what a stop waits for the next checkpoint
+REMOVED_AT_ONCE = 64  # checkpoints that one report names as removed
 # Attempts in a row whose nodes saw different checkpoints; rests between them give caches of network file systems time.
 SHARED_STORAGE_TRIES = 4
 RESTARTS_MAX = 100  # that a document may ask for: a group that needs more is not mended by them

@@ -191,6 +191,7 @@ EVENT_KINDS: dict[str, str] = {
     "pausing": "a user asked to pause: the ranks are told to save and end",
     "paused": "every rank is gone; the group keeps its place until it is resumed",
     "resumed": "the group waits again at its old place",
+    "stop_asked": "a user asked to stop after the next checkpoint; how long that is waited for is in the data",
     "stopping": "a user asked to stop",
     "stopped": "the group was stopped",
     "completed": "every rank exited 0",

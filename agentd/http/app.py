@@ -8,6 +8,7 @@ from aiohttp import web
 from agentd.http import (
     alerts,
     audit,
+    checkpoints,
     cluster,
     curves,
     debug,
@@ -49,6 +50,7 @@ MODULES = (
     join_route,
     task_groups,
     group_batch,
+    checkpoints,
     scaling,
     logs,
     exec_route,

@@ -4,6 +4,7 @@ say."""
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from agentd.http import checkpoint_view
 from mesh.core.state.shape import Shape, shape_of
 from mesh.core.state.time_limits import limit_of
 from schemas.instants import iso_utc
@@ -58,6 +59,9 @@ def detail(group: Row, tasks: Iterable[Row]) -> dict[str, Any]:
         "image": group.get("image"),
         "rendezvous": rendezvous(group),
         "limit": _limit(group),
+        "saved": checkpoint_view.newest(group),
+        "at_risk": checkpoint_view.at_risk(group),
+        "stop_after": checkpoint_view.stop_after(group),
         "tasks": [task(row) for row in tasks],
     }
 

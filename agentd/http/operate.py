@@ -1,13 +1,13 @@
 """Nodes in and out of service, and the switch that stops the scheduler."""
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
 from agentd.http.answer import answer
-from agentd.http.body import read_document, read_nothing
+from agentd.http.asked import asked_fields
+from agentd.http.body import read_nothing
 from agentd.http.callers import caller_of
 from agentd.http.description import Described
 from agentd.http.group_view import moment
@@ -17,7 +17,6 @@ from schemas.api import Drained, Held, NodeInService, NodeNamed, Paused, Release
 from schemas.commands import command, command_refusal
 from schemas.errors import InvalidInput
 from schemas.instants import parse_iso_utc
-from schemas.lexemes import Number
 from schemas.limits import DRAIN_DEADLINE_MAX_S, HOLD_MAX_S, MAINTENANCE_AHEAD_MAX_S, MAINTENANCE_MAX_S, NOTE_MAX
 from schemas.rules.permissions import Permission
 from schemas.states import DRAIN_MODES, DRAIN_MOVE, DRAIN_WAIT
@@ -61,7 +60,7 @@ _WINDOW = _body(
 @needs(Permission.OPERATE)
 @Described("Keep new groups away from a node", answer=NodeInService, body=_REASON, once=True)
 async def cordon(request: web.Request) -> web.Response:
-    asked = await _asked(request, _REASON)
+    asked = await asked_fields(request, _REASON)
     return answer(request, await _order(request, "CordonNode", **_node(request), **asked))
 
 
@@ -77,7 +76,7 @@ async def uncordon(request: web.Request) -> web.Response:
 @needs(Permission.OPERATE)
 @Described("Empty a node", answer=Drained, body=_DRAIN, once=True)
 async def drain(request: web.Request) -> web.Response:
-    asked = await _asked(request, _DRAIN)
+    asked = await asked_fields(request, _DRAIN)
     data = await _order(request, "DrainNode", **_node(request), **asked)
     deadline_ms = data.pop("deadline_ms")
     return answer(request, data | {"deadline_at": moment(deadline_ms)})
@@ -88,7 +87,7 @@ async def drain(request: web.Request) -> web.Response:
 @Described("Plan a time out of service for a node", answer=Window, body=_WINDOW, once=True)
 async def maintenance(request: web.Request) -> web.Response:
     """Begins at `from` (ISO-8601), or `in_s` from now, which is now where neither is given."""
-    asked = await _asked(request, _WINDOW)
+    asked = await asked_fields(request, _WINDOW)
     from_ms = _instant(asked.pop("from"), "from")
     data = await _order(request, "PlanMaintenance", **_node(request), from_ms=from_ms, **asked)
     shown = {"node_id": data["node_id"], "from_at": moment(data["from_ms"]), "until_at": moment(data["until_ms"])}
@@ -106,7 +105,7 @@ async def cancel_maintenance(request: web.Request) -> web.Response:
 @needs(Permission.OPERATE)
 @Described("Place nothing new until resumed", answer=Paused, body=_REASON, once=True)
 async def pause(request: web.Request) -> web.Response:
-    return answer(request, await _order(request, "PauseScheduling", **await _asked(request, _REASON)))
+    return answer(request, await _order(request, "PauseScheduling", **await asked_fields(request, _REASON)))
 
 
 @routes.post("/api/v1/mesh/resume-scheduling")
@@ -121,7 +120,7 @@ async def resume(request: web.Request) -> web.Response:
 @needs(Permission.OPERATE)
 @Described("Give up no node for a while, and grant longer leases", answer=Held, body=_HOLD, once=True)
 async def hold(request: web.Request) -> web.Response:
-    data = await _order(request, "HoldMesh", **await _asked(request, _HOLD))
+    data = await _order(request, "HoldMesh", **await asked_fields(request, _HOLD))
     return answer(request, {"until_at": moment(data["until_ms"])})
 
 
@@ -136,25 +135,6 @@ async def release(request: web.Request) -> web.Response:
 
 def _node(request: web.Request) -> dict[str, str]:
     return {"node_id": request.match_info["node_id"]}
-
-
-async def _asked(request: web.Request, shape: Mapping[str, Any]) -> dict[str, Any]:
-    """The body's fields over the defaults; their values are judged with the command. Raises InvalidInput for a field
-    that is not known."""
-    known = {name: field.get("default") for name, field in shape["properties"].items()}
-    body = await read_document(request, _BODY_MAX) if request.can_read_body else {}
-    for name in body:
-        if name not in known:
-            raise InvalidInput(
-                "unknown_field", f"{name[:80]!r} is not a field of this action", f"use {', '.join(known)}", field=name
-            )
-    return {**known, **{name: _number(value) if isinstance(value, Number) else value for name, value in body.items()}}
-
-
-def _number(text: Number) -> int | float:
-    """Bodies keep numbers as they were written; here a number is meant."""
-    whole = text.removeprefix("-").isdigit() and len(text) <= 18
-    return int(text) if whole else float(text)
 
 
 async def _order(request: web.Request, name: str, **fields: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from agentd.http.stream_end import lapse
 from agentd.lively import lively
 from agentd.paced import paced
 from schemas.errors import HeteroFlowError
+from schemas.rules.checkpoints.at_risk import work_at_risk
 from schemas.rules.permissions import Caller, Permission
 
 routes = web.RouteTableDef()
@@ -160,6 +161,8 @@ def _brief_row(entity: str, row: dict[str, Any] | None) -> dict[str, Any] | None
     for name, parts in _BRIEF_PARTS.items():
         part = row.get(name)
         said[name] = part and {key: part.get(key) for key in parts}
+    risk = work_at_risk(row)
+    said["risk_since_ms"] = risk.since_ms if risk is not None else None
     return said
 
 

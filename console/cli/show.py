@@ -8,7 +8,7 @@ from console.cli.ls import run_time, short_reason
 from console.cli.options import whole
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
-from console.core.format import UNKNOWN, age, moment_ms, number, status_text, text_or_dash
+from console.core.format import UNKNOWN, age, byte_text, moment_ms, number, status_text, text_or_dash
 from schemas.api import GroupDetail, Image, Task
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def _facts(group: GroupDetail, now_ms: int) -> list[str]:
         ),
         ("run", run_time(group, now_ms)),
         ("checkpoints", text_or_dash(training.get("checkpoint_path"))),
+        *_saved(group, now_ms),
         ("resumed from", text_or_dash((group.get("resume") or {}).get("path"))),
         ("command", _command(task.get("command"))),
     ]
@@ -77,6 +78,18 @@ def _facts(group: GroupDetail, now_ms: int) -> list[str]:
     if again_of := group.get("resubmit_of"):
         facts.append(("again of", again_of))
     return [f"{label:<13} {value}" for label, value in facts]
+
+
+def _saved(group: GroupDetail, now_ms: int) -> list[tuple[str, str]]:
+    facts = []
+    if newest := group.get("saved"):
+        ago = age(moment_ms(newest.get("saved_at")), now_ms)
+        facts.append(("last saved", f"{newest['name']}, {byte_text(newest['bytes'])}, {ago} ago"))
+    if risk := group.get("at_risk"):
+        facts.append(("at risk", risk["text"]))
+    if asked := group.get("stop_after"):
+        facts.append(("stops", f"after its next checkpoint, or {text_or_dash(asked.get('deadline_at'))}"))
+    return facts
 
 
 def _resolved(image: Image | None) -> str:

@@ -9,6 +9,7 @@ from console.core.format import UNKNOWN, number, width
 from console.core.group_list import run_time
 from console.core.line import Line, cell, joined
 from console.core.marks import group_mark
+from schemas.rules.checkpoints.at_risk import hours_text
 
 if TYPE_CHECKING:
     from console.store.rows import Group
@@ -36,7 +37,7 @@ def stop_question(groups: "Sequence[Group]", ended: int, now_ms: int, cells: int
     if running:
         lines.append((("Ranks get SIGTERM and their grace to save, then are killed.", line.TEXT),))
         lines.append(((f"{number(cards)} cards come free.", line.TEXT),))
-        lines.append((("What was computed since the last checkpoint is lost.", line.TEXT),))
+        lines.append(((f"What was computed since the last checkpoint is lost{_hours(groups, now_ms)}.", line.TEXT),))
     if len(groups) > running:
         lines.append((("What waits in the queue leaves it at once.", line.TEXT),))
     if ended:
@@ -44,6 +45,12 @@ def stop_question(groups: "Sequence[Group]", ended: int, now_ms: int, cells: int
         lines.append(((f"{ended} marked {verbs[0]} ended already and {verbs[1]} left alone.", line.DIM),))
     name = f"Stop {len(groups)} groups" if len(groups) > 1 else "Stop this group"
     return Question(name, tuple(lines), "stop")
+
+
+def _hours(groups: "Sequence[Group]", now_ms: int) -> str:
+    risks = [group.at_risk for group in groups if group.at_risk is not None]
+    hours = sum(risk.gpu_hours(now_ms) for risk in risks)
+    return f": {hours_text(hours)} GPU-hours now" if risks else ""
 
 
 def resubmit_question(group: "Group") -> Question:

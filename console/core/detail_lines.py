@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 RANKS_SHOWN = 64
 EVENTS_SHOWN = 300
 _NAME_CELLS = 20
+# Lost at once they are worth a second thought.
+_MANY_HOURS = 8
 
 
 def detail_lines(
@@ -34,8 +36,9 @@ def detail_lines(
     now_ms: int,
     cells: int,
 ) -> list[Line]:
-    lines = [line.EMPTY, *_banner(group, curves, progress, now_ms, cells), line.EMPTY]
     row = known.row if known is not None else {}
+    lines = [line.EMPTY, *_banner(group, curves, progress, now_ms, cells)]
+    lines += [*_at_risk(group, row, now_ms, cells), line.EMPTY]
     lines += _failure(group, row, cells)
     lines += _waiting(group, cells)
     if known is None or not known.loaded:
@@ -79,6 +82,26 @@ def _banner(group: "Group", curves: "CurveStore", progress: Progress | None, now
     elif curves.group_id == group.id and group.started_ms is not None:
         lines.append(((f" step {UNKNOWN}   loss {UNKNOWN}   {curves.empty_text}", line.DIM),))
     return [line.cut(item, cells) for item in lines]
+
+
+def _at_risk(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> list[Line]:
+    risk = group.at_risk
+    if risk is None:
+        return []
+    saved, asked = row.get("saved") or {}, row.get("stop_after")
+    parts: list[Line] = [
+        ((f" {risk.words(now_ms)}", line.WARN if risk.gpu_hours(now_ms) >= _MANY_HOURS else line.TEXT),)
+    ]
+    if saved.get("saved_ms"):
+        parts.append(((f"last saved {saved.get('pick')}, {age(saved['saved_ms'], now_ms)} ago", line.DIM),))
+    elif row.get("checkpoint_path"):
+        parts.append((("nothing saved yet", line.DIM),))
+    elif row:
+        parts.append((("no checkpoint_path", line.DIM),))
+    if asked:
+        until = iso_utc(asked["deadline_ms"])[11:19]
+        parts.append(((f"stops after its next checkpoint, or at {until} UTC", line.WARN),))
+    return [line.cut(joined(parts, (" · ", line.RULE)), cells)]
 
 
 def _failure(group: "Group", row: Mapping[str, Any], cells: int) -> list[Line]:

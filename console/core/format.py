@@ -54,6 +54,18 @@ def number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else UNKNOWN
 
 
+def byte_text(size: int | None) -> str:
+    """`3.2 GiB`."""
+    if size is None:
+        return UNKNOWN
+    amount, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
+
+
 def text_or_dash(value: object) -> str:
     return str(value) if value not in (None, "", []) else UNKNOWN
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from console.core.format import moment_ms
 from console.core.sanitize import sanitize, sanitize_all
+from schemas.rules.checkpoints.at_risk import AtRisk, work_at_risk
 from schemas.states import TERMINAL
 
 Raw = Mapping[str, Any]
@@ -41,6 +42,8 @@ class Group(NamedTuple):
     failed_rank: int | None
     restarts: int
     ending: str = ""
+    # What is computed since then is lost when it ends now; None where nothing runs.
+    risk_since_ms: int | None = None
 
     @property
     def terminal(self) -> bool:
@@ -49,6 +52,10 @@ class Group(NamedTuple):
     @property
     def gpus(self) -> int | None:
         return None if self.n_nodes is None or self.per_node_gpu is None else self.n_nodes * self.per_node_gpu
+
+    @property
+    def at_risk(self) -> AtRisk | None:
+        return AtRisk(self.risk_since_ms, self.gpus) if self.risk_since_ms is not None and self.gpus else None
 
     @property
     def why(self) -> str:
@@ -102,7 +109,15 @@ def group_of_row(row: Raw) -> Group:
         failed_rank=_whole(failure.get("rank")),
         restarts=_whole(row.get("restarts")) or 0,
         ending=_text(row.get("ending")),
+        risk_since_ms=_risk_since_ms(row),
     )
+
+
+def _risk_since_ms(row: Raw) -> int | None:
+    if "document" not in row:
+        return _whole(row.get("risk_since_ms"))
+    risk = work_at_risk(row)
+    return risk.since_ms if risk is not None else None
 
 
 class OutOfService(NamedTuple):

@@ -21,7 +21,7 @@ KINDS = ("claimed", "started", "exited", "released", "claim_failed", "progress")
 PAUSES_MS = (0, 1, 900, 5_000, 31_000, 61_000, 300_000, 90_000_000)
 LIVE = {(move.source, move.target) for move in GROUP_MOVES if move.live}
 SMALL = st.integers(0, 7)
-STEP = st.tuples(st.integers(0, 53), SMALL, SMALL, SMALL)
+STEP = st.tuples(st.integers(0, 56), SMALL, SMALL, SMALL)
 # Short ones shrink to a readable case; long ones reach the deep states.
 STEPS = st.lists(STEP, max_size=30) | st.integers(0, 1 << 32).map(lambda seed: seeded(seed))
 RELAXED = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -29,7 +29,7 @@ RELAXED = settings(max_examples=100, deadline=None, suppress_health_check=list(H
 
 def seeded(seed: int) -> list[tuple[int, int, int, int]]:
     rng = random.Random(seed)
-    return [(rng.randrange(54), rng.randrange(8), rng.randrange(8), rng.randrange(8)) for _ in range(70)]
+    return [(rng.randrange(57), rng.randrange(8), rng.randrange(8), rng.randrange(8)) for _ in range(70)]
 
 
 class History:
@@ -114,6 +114,10 @@ class History:
         elif kind == 53:
             over = ("deadline_over", "wait_over", "stalled")[c % 3]
             self.on_group("FailGroup", a, attempt=b % 3, over=over, text="silent")
+        elif kind == 54:
+            self.on_group("StopAfterCheckpoint", a, by="ada", within_s=(1, 60)[c % 2])
+        elif kind > 54:
+            self.saved(a, b, c)
         elif kind > 49:
             self.on_group("PauseGroup" if kind < 52 else "ResumeGroup", a, by="ada")
         else:
@@ -203,6 +207,20 @@ class History:
         fields = {"node": task["node"], "uid": f"uid-{task['node']}", "reports": [body]}
         self.said.append(fields)
         self.world.do("TaskReports", **copy.deepcopy(fields))
+
+    def saved(self, a: int, b: int, c: int) -> None:
+        """Of any rank, also of one that has ended or of an attempt before."""
+        rows = [row for _, row in self.world.store.scan("task")]
+        if not rows:
+            return
+        task = rows[a % len(rows)]
+        body = {key: task[key] for key in ("group_id", "attempt", "rank", "token")} | {"seq": 0}
+        if c == 7:
+            body |= {"kind": "checkpoints_removed", "removed": ["step-1"]}
+        else:
+            body |= {"kind": "checkpoint", "pick": f"step-{b}", "step": b, "mark": f"{b}{c % 2}"}
+            body |= {"bytes": 1, "files": 1, "age_ms": c, "took_ms": 0}
+        self.world.do("TaskReports", node=task["node"], uid=f"uid-{task['node']}", reports=[body])
 
     def rejoin(self, node: str, truthful: bool) -> None:
         tasks = [row for _, row in self.world.store.scan("task") if row["node"] == node and not row["released"]]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mesh.core.control.drains import drains
+from mesh.core.control.stops import overdue_stops
 from mesh.core.control.time_limits import overdue
 from mesh.core.control.view import Attempt, View
 from mesh.core.sched.plan import plan
@@ -60,9 +61,10 @@ def decide(view: View, now: Now, memory: Memory) -> Commands:
         return []
     stamp_now_ms = _stamp_now_ms(view, now, memory)
     late = overdue(view, stamp_now_ms)
+    late += overdue_stops(view, stamp_now_ms, frozenset(item["group_id"] for item in late))
     over = {proposal["group_id"] for proposal in late}
     commands = late + [item for item in drains(view, stamp_now_ms) if item.get("group_id") not in over]
-    leaving = {proposal["group_id"] for proposal in commands if proposal["t"] == "MoveGroup"}
+    leaving = over | {proposal["group_id"] for proposal in commands if proposal["t"] == "MoveGroup"}
     commands += [proposal for proposal in _phases(view, now, memory) if proposal["group_id"] not in leaving]
     memory.inherited = False
     if view.waiting and _worth_planning(view, now, memory, stamp_now_ms):

@@ -22,6 +22,7 @@ from schemas.states import (
     RUNNING,
     SCHEDULING,
     STARTING,
+    STOPPING,
     TERMINAL,
 )
 
@@ -69,6 +70,8 @@ class View:
     limits: dict[str, Limit] = field(default_factory=dict)
     # (group, attempt) -> rank -> node of the ranks that were ordered to start and have not said that they did
     unstarted: dict[tuple[str, int], dict[int, str]] = field(default_factory=dict)
+    # group -> its status, and what it was asked
+    stops: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     _nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     _holds: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     _seen: dict[str, NodeView] = field(default_factory=dict)
@@ -78,9 +81,10 @@ class View:
 
     def reset(self, idx: int, rows: list[tuple[str, str, dict[str, Any]]]) -> None:
         """A snapshot replaces everything."""
-        groups = (self.waiting, self.attempts, self.limits, self.unstarted)
-        for part in (*groups, self._nodes, self._holds, self._seen, self._operated):
+        for part in (self.waiting, self.attempts, self.limits, self.unstarted, self.stops):
             part.clear()
+        for kept in (self._nodes, self._holds, self._seen, self._operated):
+            kept.clear()
         self._paused = None
         self.extend(idx, rows)
 
@@ -199,6 +203,10 @@ class View:
             self.waiting.pop(group_id, None)
         if status not in (SCHEDULING, STARTING):
             self.attempts.pop(group_id, None)
+        if row is not None and row.get("stop_after") and status not in TERMINAL and status != STOPPING:
+            self.stops[group_id] = (row["status"], row["stop_after"])
+        else:
+            self.stops.pop(group_id, None)
         self.limits.pop(group_id, None)
         if row is None or status not in (PENDING, SCHEDULING, STARTING, RUNNING):
             return

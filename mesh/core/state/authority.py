@@ -13,6 +13,7 @@ from schemas.rules.permissions import PERSON, Caller, Permission
 NEEDS = {
     "SubmitGroup": Permission.WRITE_GROUPS,
     "StopGroup": Permission.WRITE_GROUPS,
+    "StopAfterCheckpoint": Permission.WRITE_GROUPS,
     "PauseGroup": Permission.WRITE_GROUPS,
     "ResumeGroup": Permission.WRITE_GROUPS,
     "DeleteGroup": Permission.WRITE_GROUPS,

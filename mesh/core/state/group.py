@@ -52,9 +52,13 @@ class Group:
         return int(self.row["attempt"])
 
     def save(self) -> None:
-        """Every change comes with an event or a task's move; without either there is nothing to write."""
+        """Every change comes with an event, a task's move or a touch; without any there is nothing to write."""
         if self._changed:
             self.store.put("group", self.id, self.row)
+
+    def touch(self) -> None:
+        """The row changed in something that is no event."""
+        self._changed = True
 
     def event(
         self,

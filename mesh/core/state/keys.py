@@ -32,6 +32,10 @@ def event_key(group_id: str, seq: int) -> str:
     return f"{group_id}/{seq:08d}"
 
 
+def save_key(group_id: str, seq: int) -> str:
+    return f"{group_id}/{seq:08d}"
+
+
 def request_key(client: str, request_id: str) -> str:
     return f"{client}/{request_id}"
 

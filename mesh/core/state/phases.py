@@ -4,6 +4,7 @@ from mesh.core.state.agreement import STORAGE_NOT_SHARED, disagreement, found_th
 from mesh.core.state.group import Group
 from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.penalty import penalise
+from mesh.core.state.saves import note_restore
 from mesh.core.state.settle import fail, finish, roll_back
 from mesh.core.state.store import Row, StateStore
 from schemas.limits import PHASE_TRIES
@@ -36,6 +37,7 @@ def start_group(store: StateStore, idx: int, command: Row) -> Outcome:
     if "addresses" in command:
         group.row["addresses"] = list(command["addresses"])
     group.row["phase_deadline_tries"] = 0
+    note_restore(group, command["resume"])
     for task in group.tasks():
         group.move_task(task, STARTING)
         task["order"] = ORDER_START

@@ -23,6 +23,7 @@ from mesh.core.state.reports import task_reports
 from mesh.core.state.requests import recall, remember
 from mesh.core.state.retention import prune_groups
 from mesh.core.state.service import cordon_node, drain_node, end_drain, move_group, uncordon_node
+from mesh.core.state.stop_after import stop_after_checkpoint
 from mesh.core.state.store import Row, StateStore
 from mesh.core.state.submit import delete_group, stop_group, submit_group
 from mesh.core.state.time_limits import fail_group
@@ -42,6 +43,7 @@ REDUCERS: dict[str, Reducer] = {
     "RollbackGroup": rollback_group,
     "FailGroup": fail_group,
     "StopGroup": stop_group,
+    "StopAfterCheckpoint": stop_after_checkpoint,
     "PauseGroup": pause_group,
     "ResumeGroup": resume_group,
     "ExpireNode": expire_node,

@@ -9,7 +9,9 @@ from mesh.core.state.group import Group, mark_releasing, release
 from mesh.core.state.keys import task_key
 from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.penalty import penalise
+from mesh.core.state.saves import is_news, note_passed_over, note_removed, note_save
 from mesh.core.state.settle import advance, blame_earlier, fail, failure_follows_loss, finish, recover, roll_back
+from mesh.core.state.stop_after import stop_at_checkpoint
 from mesh.core.state.store import Row, StateStore
 from schemas.states import (
     BOUND,
@@ -29,12 +31,14 @@ from schemas.states import (
 @dataclass(slots=True)
 class Touched:
     """One group of a batch. bad: (agent's time, place in the batch, how it ends the attempt, report) of unasked-for
-    ends; refusals: failed claims; fenced: a rank that its host ended for want of a lease."""
+    ends; refusals: failed claims; fenced: a rank that its host ended for want of a lease; saved: a new
+    checkpoint of this attempt."""
 
     group: Group
     bad: list[tuple[int, int, str, Row]] = field(default_factory=list)
     refusals: list[Row] = field(default_factory=list)
     fenced: int | None = None
+    saved: str | None = None
 
 
 def task_reports(store: StateStore, idx: int, command: Row) -> Outcome:
@@ -77,6 +81,10 @@ def _take(store: StateStore, node_id: str, at_ms: int, at: int, report: Row, tou
 def _is_news(report: Row, task: Row) -> bool:
     if report["kind"] == "log_lost":
         return bool(report["bytes"] > task.get("log_lost", 0))
+    if report["kind"] == "checkpoint":
+        return is_news(task, report)
+    if report["kind"] == "checkpoints_removed":
+        return True
     if report["kind"] == "progress":
         bound = task["order"] == ORDER_CLAIM and task["status"] == BOUND
         return bool(bound and task["reason"] != report["text"])
@@ -99,6 +107,8 @@ def _claimed(item: Touched, task: Row, report: Row, at: int) -> None:
         group.row["probe"] = report.get("resume")
     if report.get("sees") is not None:
         note_view(group.row, task["rank"], task["node"], report["sees"])
+        if task["rank"] == 0:
+            note_passed_over(group, report["sees"])
     group.event(
         "claimed",
         f"Rank {task['rank']} is claimed on {task['node']}.",
@@ -219,6 +229,15 @@ def _log_lost(item: Touched, task: Row, report: Row, at: int) -> None:
     )
 
 
+def _checkpoint(item: Touched, task: Row, report: Row, at: int) -> None:
+    if note_save(item.group, task, report):
+        item.saved = report["pick"]
+
+
+def _removed(item: Touched, task: Row, report: Row, at: int) -> None:
+    note_removed(item.group, report["removed"])
+
+
 def _released(item: Touched, task: Row, report: Row, at: int) -> None:
     group = item.group
     if task["released"]:
@@ -234,7 +253,7 @@ def _released(item: Touched, task: Row, report: Row, at: int) -> None:
 
 
 # No steps of the task's life: they may come between any two of them.
-_NO_STEPS = ("log_lost", "progress")
+_NO_STEPS = ("log_lost", "progress", "checkpoint", "checkpoints_removed")
 _KINDS = {
     "progress": _progress,
     "claimed": _claimed,
@@ -243,12 +262,16 @@ _KINDS = {
     "exited": _exited,
     "released": _released,
     "log_lost": _log_lost,
+    "checkpoint": _checkpoint,
+    "checkpoints_removed": _removed,
 }
 
 
 def _conclude(store: StateStore, item: Touched, node_id: str) -> None:
     group = item.group
     advance(group)
+    if item.saved is not None:
+        stop_at_checkpoint(group, item.saved)
     if group.row["ending"] is None and item.refusals:
         _end_claims(store, group, item.refusals, node_id)
     elif item.fenced is not None and failure_follows_loss(group):

@@ -4,6 +4,7 @@ from mesh.core.state.authority import person_behind
 from mesh.core.state.group import Group, release
 from mesh.core.state.keys import ended_key, hold_key
 from mesh.core.state.outcome import Outcome, done, refused
+from mesh.core.state.saves import forget_saves
 from mesh.core.state.settle import settle, stop
 from mesh.core.state.shape import shape_of
 from mesh.core.state.store import Row, StateStore
@@ -135,9 +136,10 @@ def remove_group(store: StateStore, row: Row) -> int | Outcome:
     events = [key for key, _ in store.scan("event", f"{group_id}/")]
     for key in events:
         store.delete("event", key)
+    saves = forget_saves(store, group_id)
     store.delete("ended", ended_key(row["ended_ms"], group_id))
     store.delete("group", group_id)
-    return len(tasks) + len(events) + 1
+    return len(tasks) + len(events) + saves + 1
 
 
 def _host_is_lost(store: StateStore, node_id: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from schemas.rules.checkpoints.names import shown
 from schemas.rules.checkpoints.probe import Probe
+from schemas.rules.checkpoints.saved import saved_of
 from schemas.rules.checkpoints.view import Directory, Unreadable
 
 # Looked into, of one directory. Bytes are compared and no times: caches of network file systems tell these late.
@@ -15,20 +16,29 @@ _FILES = 64
 _TAIL = 4096
 _REJECTED = 20
 _REJECTED_TOLD = 3
+_NAME_TOLD = 300
 TEXT_MAX = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
     """pick: below the directory, "" where nothing is complete; digest: equal where two nodes see the same; text: for
-    people, with what was passed over and why."""
+    people, with what was passed over and why, which is also in `rejected`; mark: of this save of it, or ""."""
 
     pick: str
     digest: str
     text: str
+    mark: str = ""
+    rejected: tuple[tuple[str, str], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return {"pick": shown(self.pick), "digest": self.digest, "text": self.text}
+        return {
+            "pick": shown(self.pick),
+            "digest": self.digest,
+            "text": self.text,
+            "mark": self.mark,
+            "rejected": [{"name": name, "why": why} for name, why in self.rejected],
+        }
 
 
 def sight_of(root: Directory, found: Probe) -> Sight:
@@ -42,7 +52,15 @@ def sight_of(root: Directory, found: Probe) -> Sight:
     if found.pick is not None:
         for piece in _pieces(root, found.pick):
             digest.update(_framed(piece))
-    return Sight(found.pick or "", digest.hexdigest(), _text(found))
+    told = tuple((name[:_NAME_TOLD], why[:TEXT_MAX]) for name, why in found.rejected[-_REJECTED_TOLD:])
+    return Sight(found.pick or "", digest.hexdigest(), _text(found), _mark(root, found.pick), told)
+
+
+def _mark(root: Directory, pick: str | None) -> str:
+    try:
+        return saved_of(root, pick).mark if pick is not None else ""
+    except Unreadable:
+        return ""
 
 
 def _framed(data: bytes) -> bytes:
