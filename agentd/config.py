@@ -52,6 +52,7 @@ class AgentConfig:
     extra_allowed_paths: tuple[str, ...] = ()
     telemetry_every_s: float = 2.0
     stall_after_s: float = 180.0
+    stall_fails_after_s: float = 1800.0
     rendezvous_after_s: float = 120.0
     tls: bool | None = None
     """None: as the data directory was made, else on unless everything is on loopback."""
@@ -219,12 +220,24 @@ def add_telemetry_flags(parser: argparse.ArgumentParser) -> None:
         help="no step, idle cards and silent logs for this long is a stall (the same on every agent)",
     )
     parser.add_argument(
+        "--stall-fails-after",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="a group that stood still for this long is failed as stalled; 0: never (the leader's setting counts)",
+    )
+    parser.add_argument(
         "--rendezvous-after",
         type=float,
         default=120.0,
         metavar="SECONDS",
         help="ranks that have not found each other so long after all were running are named (the same on every agent)",
     )
+
+
+def _stall_fails(value: float, stall_after_s: float) -> float:
+    """Nothing is failed before it is called stalled, so a longer limit of that counts here too."""
+    return value and max(_seconds(value, "--stall-fails-after", 0.5, 7 * 86_400.0), stall_after_s)
 
 
 def _seconds(value: float, flag: str, low: float, high: float) -> float:
@@ -269,6 +282,7 @@ def config_from_flags(flags: argparse.Namespace) -> AgentConfig:
         extra_allowed_paths=parse_allow_paths(flags.allow_path),
         telemetry_every_s=_seconds(flags.telemetry_every, "--telemetry-every", 0.1, 60.0),
         stall_after_s=_seconds(flags.stall_after, "--stall-after", 0.5, 86_400.0),
+        stall_fails_after_s=_stall_fails(flags.stall_fails_after, flags.stall_after),
         rendezvous_after_s=_seconds(flags.rendezvous_after, "--rendezvous-after", 0.5, 86_400.0),
         tls=None if flags.tls is None else flags.tls == "on",
         advertise=parse_advertised(flags.advertise) if flags.advertise else "",

@@ -44,6 +44,8 @@ REASONS: Mapping[str, str] = {
     "telemetry-every": "Seconds between two looks at tasks and cards: shorter shows more and costs more.",
     "stall-after": "Seconds without a step, with idle cards and silent logs, that raise the alert. Longer than the "
     "longest evaluation or checkpoint of your jobs, and the same on every host.",
+    "stall-fails-after": "Seconds of standing still after which the group is failed as stalled and its cards come "
+    "free; not less than stall-after; 0 for never. The leader's setting counts, so the same on every host.",
     "rendezvous-after": "Seconds after all ranks run in which they have to find each other; then the missing, silent "
     "or split world is named, long before a launcher's own 900 s. Longer than what your jobs do before they meet.",
     "keep-days": "How long ended groups stay in the records, with their events and, on the hosts, their logs; 0 for "

@@ -346,6 +346,7 @@ class Agent:
             self._config.stall_after_s,
             self._api.identity.warning if self._api.identity is not None else lambda: None,
             self._config.rendezvous_after_s,
+            self._config.stall_fails_after_s,
         )
         stack.push_async_callback(telemetry.history.close)
         cards = [gpu.uuid for gpu in gpus]

@@ -44,11 +44,12 @@ class RankSignals:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """stalled_s: for how long all signals have agreed beyond the limit."""
+    """quiet_s: for how long all signals have agreed; stalled_s: for how long beyond the limit."""
 
     state: Literal["moving", "stalled", "unjudged"]
     text: str
     stalled_s: float = 0.0
+    quiet_s: float = 0.0
 
 
 class _Signal(NamedTuple):
@@ -85,7 +86,7 @@ def judge(ranks: Sequence[RankSignals], world: int, limits: StallLimits) -> Verd
         return Verdict("unjudged", f"{said}, but cannot judge: {unseen}")
     idle = f"cards below {IDLE_CARD_PERCENT:g} %, " if any(item.cards for item in by_rank.values()) else ""
     text = f"{said}; {idle}logs and files silent on every rank for {span(limit_s)} or longer"
-    return Verdict("stalled", text, shortest_s - limit_s)
+    return Verdict("stalled", text, shortest_s - limit_s, shortest_s)
 
 
 def _signals(ranks: Iterable[RankSignals], before_first: bool) -> Iterator[_Signal]:

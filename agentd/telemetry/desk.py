@@ -7,10 +7,12 @@ and no verdicts.
 import asyncio
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
 from agentd.core.alert_book import Alert, AlertBook, AlertKey
+from agentd.core.autopsy import autopsy
 from agentd.core.certificate_life import CertificateNow
 from agentd.core.clocks import Clock, astray, skew_text
 from agentd.core.rendezvous import RendezvousLimits
@@ -46,6 +48,7 @@ class TelemetryDesk:
         self._entries: dict[str, _Entry] = {}
         self.book = AlertBook()
         self.verdicts: dict[tuple[str, int], Verdict] = {}
+        self._attempts: Mapping[tuple[str, int], Sequence[tuple[NodeNow, TaskNow]]] = {}
         self.refused = 0
 
     def take(self, node_id: str, blob: bytes) -> None:
@@ -57,7 +60,7 @@ class TelemetryDesk:
 
     def clear(self) -> None:
         """This agent is not with the leader any more."""
-        self._entries, self.verdicts, self.book = {}, {}, AlertBook()
+        self._entries, self.verdicts, self._attempts, self.book = {}, {}, {}, AlertBook()
         self.rendezvous.clear()
 
     def blobs(self) -> dict[str, tuple[float, bytes]]:
@@ -84,7 +87,7 @@ class TelemetryDesk:
                     certificates[node] = read.certificate
             if at % _PIECE == 0:
                 await asyncio.sleep(0)
-        attempts = by_attempt(nodes)
+        attempts = self._attempts = by_attempt(nodes)
         self.verdicts = {
             key: judge([task.signals for _, task in ranks], max(task.ranks for _, task in ranks), self._limits)
             for key, ranks in attempts.items()
@@ -109,6 +112,10 @@ class TelemetryDesk:
         ]
         for alert in self.book.update(now_ms, found, undecided):
             log.warning("alert %s: %s", alert.state, alert.text, extra={"alert": alert.id})
+
+    def autopsy(self, group_id: str, attempt: int) -> str:
+        """What was last seen of the ranks of an attempt that has a verdict."""
+        return autopsy([(node.node_id, task.signals) for node, task in self._attempts[group_id, attempt]])
 
     def _clock_alerts(self, clocks: dict[str, Clock], now_ms: int) -> list[Alert]:
         """A node that is heard no more keeps its last word until it is forgotten: clocks do not mend themselves."""

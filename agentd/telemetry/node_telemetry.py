@@ -21,6 +21,7 @@ from agentd.telemetry.history import History, TaskSample
 from agentd.telemetry.leader_agent import LeaderAgent
 from agentd.telemetry.rendezvous_probe import Wanted
 from agentd.telemetry.report_pipes import ReportPipes
+from agentd.telemetry.stall_end import StallEnd
 from agentd.telemetry.task_probe import Seen, TaskProbe, running_s
 from mesh.client import MeshClient
 from schemas.errors import HeteroFlowError
@@ -58,10 +59,11 @@ class NodeTelemetry:
         every_s: float,
         simulated: bool,
         certificate: Callable[[], CertificateNow | None] = lambda: None,
+        stall_end: StallEnd | None = None,
     ) -> None:
         self.node_id, self._mesh, self._feed, self._probe = node_id, mesh, feed, probe
         self.curves, self.history, self.desk, self.leader = curves, history, desk, leader
-        self._reports = reports
+        self._reports, self._stall_end = reports, stall_end or StallEnd(0)
         self._every_s, self.simulated, self._certificate = every_s, simulated, certificate
         self._seen: Sequence[Observed] = ()
         self._sampled = self._told = float("-inf")
@@ -117,8 +119,10 @@ class NodeTelemetry:
         if leader is not None and leader.node == self.node_id:
             await self.desk.judge()
             await self.desk.rendezvous.record(self._mesh)
+            await self._stall_end.look(self._mesh, self.desk)
         elif leader is not None:
             self.desk.clear()
+            self._stall_end.clear()
 
     def _followed(self, tasks: Sequence[Observed]) -> list[Logs]:
         """Only rank 0 reads: the directory is one for all ranks."""

@@ -18,6 +18,7 @@ from agentd.telemetry.history import History
 from agentd.telemetry.leader_agent import LeaderAgent
 from agentd.telemetry.node_telemetry import NodeTelemetry
 from agentd.telemetry.report_pipes import ReportPipes
+from agentd.telemetry.stall_end import StallEnd
 from agentd.telemetry.task_probe import TaskProbe
 from mesh.client import MeshClient
 from schemas.rules.frameworks.rank import REPORT_PIPE
@@ -35,6 +36,7 @@ def make_telemetry(
     stall_after_s: float,
     certificate: Callable[[], CertificateNow | None] = lambda: None,
     rendezvous_after_s: float = 120.0,
+    stall_fails_after_s: float = 1800.0,
 ) -> NodeTelemetry:
     desk = TelemetryDesk(StallLimits(stall_after_s), every_s, RendezvousLimits(rendezvous_after_s))
     return NodeTelemetry(
@@ -51,4 +53,5 @@ def make_telemetry(
         every_s=every_s,
         simulated=cards.backend == "simulated",
         certificate=certificate,
+        stall_end=StallEnd(stall_fails_after_s),
     )

@@ -107,7 +107,7 @@ class TelemetryMesh:
 
 @asynccontextmanager
 async def telemetry_mesh(
-    directory: Path, script: Any, nodes: int = 2, stall_after_s: float = 0.5
+    directory: Path, script: Any, nodes: int = 2, stall_after_s: float = 0.5, stall_fails_after_s: float = 0.0
 ) -> AsyncIterator[TelemetryMesh]:
     mesh = MemoryMesh(node="n1")
     agents: list[TelemetryAgent] = []
@@ -125,7 +125,16 @@ async def telemetry_mesh(
                 api.logs = LogService(name, host.runtime.log_dir, host.feed.status_of, session)
                 cards = Cards(host.cards)
                 api.telemetry = telemetry = make_telemetry(
-                    name, mesh, session, host.feed, host.runtime, cards, data.root / "telemetry.db", 0.05, stall_after_s
+                    name,
+                    mesh,
+                    session,
+                    host.feed,
+                    host.runtime,
+                    cards,
+                    data.root / "telemetry.db",
+                    0.05,
+                    stall_after_s,
+                    stall_fails_after_s=stall_fails_after_s,
                 )
                 server = TestServer(make_app(api, TOKEN, "127.0.0.1"))
                 await server.start_server()

@@ -18,15 +18,16 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "examples"
 
 
 @pytest.fixture
-async def mesh(tmp_path):
-    running = RunningMesh(tmp_path, n=3, guard_flags=FLAGS)
-    running.loopback._command = _with_flags(running.loopback._command)  # type: ignore[method-assign]
+async def mesh(request, tmp_path):
+    running = RunningMesh(tmp_path, n=3)
+    flags = (*FLAGS, *getattr(request, "param", ()))
+    running.loopback._command = _with_flags(running.loopback._command, flags)  # type: ignore[method-assign]
     async with running:
         yield running
 
 
-def _with_flags(command: Any) -> Any:
-    return lambda node: [*command(node), *FLAGS]
+def _with_flags(command: Any, flags: tuple[str, ...]) -> Any:
+    return lambda node: [*command(node), *flags]
 
 
 def trainer(mesh: RunningMesh, name: str, *words: str, n_nodes: int = 1) -> dict[str, Any]:
@@ -78,7 +79,8 @@ async def test_a_rank_that_stops_before_its_all_reduce(mesh):
     assert [found["state"] for found in await alerts(mesh, state="all")] == ["cleared"]
 
 
-async def test_what_only_looks_like_a_stall(mesh):
+@pytest.mark.parametrize("mesh", [("--stall-fails-after", str(3 * STALL_S))], indirect=True)
+async def test_what_only_looks_like_a_stall_and_the_end_of_what_is_one(mesh):
     script = str(Path(__file__).with_name("paced_trainer.py"))
     kinds = ("slow_start", "checkpoint", "held_back", "hang")
     groups = {kind: await mesh.submit(trainer(mesh, kind.replace("_", "-"), script, kind)) for kind in kinds}
@@ -99,6 +101,11 @@ async def test_what_only_looks_like_a_stall(mesh):
 
     await eventually(hang_is_seen, 30.0, lambda: "the one that hangs")
     assert seen == {hang}
+    failed = await mesh.status(hang, "failed", within_s=60)
+    assert (failed["failure"]["class"], failed["failure"]["rank"]) == ("stalled", None)
+    assert "rank 0 on" in failed["failure"]["text"]
+    events = (await mesh.nodes[0].call("GET", f"/task-groups/{hang}/fault-events")).value["events"]
+    assert [event["kind"] for event in events if event["rank"] is None][-2:] == ["stalled", "failed"]
 
 
 def _send(pids: list[int], number: int) -> None:

@@ -78,6 +78,31 @@ async def test_a_stall_rises_and_clears(mesh):
     assert (await mesh.agents[0].value("/api/v1/alerts"))["alerts"] == []
 
 
+async def test_a_group_that_stands_still_for_long_is_failed_once_with_what_was_seen(tmp_path, monkeypatch):
+    async with telemetry_mesh(tmp_path, runs, stall_after_s=STALL_S, stall_fails_after_s=3 * STALL_S) as mesh:
+        group_id = await mesh.run_group()
+        mesh.events(1, (7, time.time(), 0.25))
+        proposed: list[str] = []
+        propose = mesh.mesh.propose
+
+        async def counted(proposal, **how):
+            proposed.append(proposal["t"])
+            return await propose(proposal, **how)
+
+        monkeypatch.setattr(mesh.mesh, "propose", counted)
+        await rounds_until(mesh, lambda _, alerts: raised(alerts))
+        assert (await mesh.state.get("group", group_id))["status"] == "running", "the alert comes first"
+        await rounds_until(mesh, lambda _, __: "FailGroup" in proposed)
+        mesh.mesh.elect("n2")  # his own count of it is refused: it ends already
+        await mesh.rounds(5)
+        await mesh.state.until(group_id, lambda group, _: group["status"] == "failed")
+        group = await mesh.state.get("group", group_id)
+        assert (group["failure"]["class"], group["failure"]["rank"]) == ("stalled", None)
+        text = group["failure"]["text"]
+        assert text.startswith("It stood still: no step for") and "rank 0 on n1 last" in text and "rank 1 on n2" in text
+        assert proposed.count("FailGroup") <= 2, proposed
+
+
 async def test_a_busy_card_anywhere_keeps_it_quiet(mesh):
     await mesh.run_group()
     mesh.events(1, (7, time.time(), 0.25))

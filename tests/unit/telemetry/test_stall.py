@@ -23,7 +23,7 @@ def verdict(*ranks: RankSignals, world: int = 2):
 def test_all_signals_agree():
     found = verdict()
     assert found.state == "stalled"
-    assert found.stalled_s == 220.0
+    assert (found.stalled_s, found.quiet_s) == (220.0, 400.0)
     assert "no step for 6 min" in found.text and "every rank" in found.text
 
 
