@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if flags.verb == "openapi":
         return _print_openapi()
     try:
-        if flags.verb in ("token", "cert"):
+        if flags.verb in ("token", "cert", "ca"):
             return _certificates(flags)
         if flags.verb == "config" and not flags.check:
             return _print_config(flags, arguments[1:])

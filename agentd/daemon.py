@@ -128,7 +128,11 @@ class Agent:
         self._join_token = join_token
         self.on_token: Callable[[str], None] = lambda token: None
         """Is told the mesh token where that came only as this host joined."""
-        certificates = IdentityService(data, tls, ca, identity.node_id, reachable_as(config)) if tls else None
+        certificates = (
+            IdentityService(data, tls, ca, identity.node_id, reachable_as(config), str(config.api_public))
+            if tls
+            else None
+        )
         self._desk = JoinDesk(data, identity, load_founding(data))
         self._api = Api(
             node_id=identity.node_id,

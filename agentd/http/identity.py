@@ -11,17 +11,21 @@ from agentd.http.callers import caller_of
 from agentd.http.context import API
 from agentd.http.description import Described
 from agentd.http.needs import needs
+from agentd.http.parameter import Whole
 from agentd.identity.ca_desk import CaDesk
 from agentd.identity.caller import VOTER
 from agentd.identity.enrol import CA_PATH
 from agentd.identity.service import RENEW_PATH, REVOCATIONS_PATH, IdentityService
+from agentd.identity.trust import AUTHORITIES_PATH
 from mesh.security.certificates import BadCertificate
 from schemas.errors import Conflict, Forbidden, InvalidInput, NotFound
 from schemas.lexemes import Number
 from schemas.rules.permissions import Permission
 
 TOKENS_PATH, REVOKE_PATH = "/mesh/v1/join-tokens", "/mesh/v1/revoke"
+HAVE = Whole("have", 0, (1 << 53) - 1, "the number of the newest statement that the caller believes", 0)
 _LIST_MAX = 4 << 20
+_STATEMENT_MAX = 128 << 10
 _PEM = "application/x-pem-file"
 _PEM_TEXT = {"type": "string"}
 _CERTIFICATE = {"type": "object", "properties": {"certificate": {"type": "string"}}, "required": ["certificate"]}
@@ -89,6 +93,38 @@ async def take_revocations(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
+@routes.get(AUTHORITIES_PATH)
+@needs(Permission.PEER, joining=True)
+@Described(
+    "Which CAs this mesh believes, signed",
+    answer={"type": "object"},
+    parameters=(HAVE,),
+    problems=(404, 409),
+)
+async def authorities(request: web.Request) -> web.Response:
+    """Public, as the certificate. `have`: the number of the statement that the caller believes already."""
+    service, have = _service(request), HAVE.read(request)
+    held = service.tls.caller(request)
+    if service.ca is not None and held is not None:
+        await asyncio.to_thread(service.ca.heard, held, have)
+    if service.trust.statement is None:
+        raise NotFound("no_statement", "this mesh has had one CA from the beginning", "take its certificate")
+    return answer(request, service.trust.statement.to_dict())
+
+
+@routes.post(AUTHORITIES_PATH)
+@needs(Permission.PEER)
+@Described("A newer statement", answer=None, statuses=(204,), body={"type": "object"}, problems=(409,))
+async def take_authorities(request: web.Request) -> web.Response:
+    """From whomever: the CA's signature is what counts."""
+    body = await read_document(request, _STATEMENT_MAX)
+    try:
+        _service(request).take_authorities(body)
+    except BadCertificate as error:
+        raise InvalidInput("invalid_statement", str(error)) from error
+    return web.Response(status=204)
+
+
 @routes.get(TOKENS_PATH)
 @needs(Permission.PEER)
 @Described("Join tokens without their secrets", answer={"type": "object"}, problems=(409,))
@@ -142,7 +178,9 @@ def _service(request: web.Request) -> IdentityService:
 def _ca(request: web.Request) -> CaDesk:
     desk = _service(request).ca
     if desk is None:
-        founder = request.app[API].desk.founder
+        said, founder = _service(request).trust.statement, request.app[API].desk.founder
+        if said is not None:
+            raise Conflict("no_ca_here", f"the mesh CA is on {said.node}, at {said.address}", "ask that agent")
         where = f"on {founder.node}, at {founder.api_addr}" if founder is not None else "on the founder's host"
         raise Conflict("no_ca_here", f"the mesh CA is {where}", "ask that agent")
     return desk

@@ -12,9 +12,11 @@ from agentd.config import Address, AgentConfig, ConfigError
 from agentd.core.founding import Founding
 from agentd.data_dir import DataDir, Identity, write_durably
 from agentd.identity.settle import pending_key, save_certificate
+from agentd.identity.trust import AUTHORITIES_PATH, checked, keep
 from agentd.join import ASK_S, RETRY_MAX_S, RETRY_MIN_S, ask_to_join, connection_fault
+from mesh.core.identity.authorities import Authorities
 from mesh.core.identity.join_token import JoinToken
-from mesh.security.certificates import PEM_MAX, BadCertificate, belongs_to, fingerprint, signed_by, signing_request
+from mesh.security.certificates import PEM_MAX, BadCertificate, belongs_to, signed_by, signing_request, split
 from mesh.security.mesh_tls import MeshTls
 
 CA_PATH = "/mesh/v1/ca"
@@ -27,6 +29,9 @@ async def enrol(
     """The founding record and the mesh token; certificate and CA are in `data` then. Raises ConfigError."""
     ca = await _trusted_ca(address, token)
     write_durably(data.tls_dir / "ca.pem", ca.decode(), 0o644)
+    if (said := await _statement(address, ca)) is not None:
+        keep(data.tls_dir, said)
+        ca = said.bundle
     tls.refresh()
     key = pending_key(data)
     headers = {"Authorization": f"Bearer {token}"}
@@ -67,10 +72,27 @@ async def _trusted_ca(address: Address, token: JoinToken) -> bytes:
             pause_s = min(pause_s * 1.5, RETRY_MAX_S)
 
 
-def _checked(pem: bytes, address: Address, token: JoinToken) -> bytes:
+async def _statement(address: Address, ca: bytes) -> Authorities | None:
+    """Which CAs this mesh believes, where that was ever more than one or it has moved: as the trusted one signed it."""
+    unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
     try:
-        if fingerprint(pem) == token.fingerprint:
-            return pem
+        timeout = aiohttp.ClientTimeout(total=ASK_S)
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=unchecked)) as session,
+            session.get(f"https://{address}{AUTHORITIES_PATH}", timeout=timeout) as response,
+        ):
+            return checked(await response.json(), ca) if response.status == 200 else None
+    except (aiohttp.ClientError, TimeoutError, BadCertificate, ValueError) as error:
+        log.warning("joining %s: it does not say which CAs it believes (%s)", address, error)
+        return None
+
+
+def _checked(pem: bytes, address: Address, token: JoinToken) -> bytes:
+    """Of all that are shown only the one that the token was made with is believed."""
+    try:
+        if (found := split(pem).get(token.fingerprint)) is not None:
+            return found
     except BadCertificate:
         pass
     raise ConfigError(

@@ -27,6 +27,13 @@ def add_verbs(verbs: Any) -> None:
     _with_data_dir(certs.add_parser("show", help="whom it names and how long it is good"))
     _with_data_dir(certs.add_parser("renew", help="a new key and certificate now; a running agent takes it up"))
     _with_data_dir(certs.add_parser("revoke", help="a node is not of the mesh any more")).add_argument("node")
+    ca = verbs.add_parser("ca", help="the mesh CA: replace it, move it, keep a copy")
+    cas = ca.add_subparsers(dest="action", required=True)
+    _with_data_dir(cas.add_parser("show", help="which one signs, where its key is, how far a replacement is"))
+    _with_data_dir(cas.add_parser("rotate", help="replace it by a new one, under a running mesh"))
+    export = _with_data_dir(cas.add_parser("export", help="a copy of it with its key: a backup, or to move it"))
+    export.add_argument("--out", type=Path, required=True, metavar="FILE", help="written with mode 0600")
+    _with_data_dir(cas.add_parser("import", help="this host has the CA from now on")).add_argument("file", type=Path)
 
 
 def _with_data_dir(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -17,6 +17,7 @@ from agentd.core.certificate_life import CertificateNow, worth_telling
 from agentd.data_dir import DataDir, write_durably
 from agentd.identity.ca_desk import CaDesk
 from agentd.identity.settle import save_certificate
+from agentd.identity.trust import AUTHORITIES_PATH, Trust
 from mesh.security.certificates import BadCertificate, new_key, read_revocations, signing_request, utc_now
 from mesh.security.mesh_tls import MeshTls
 from schemas.errors import HeteroFlowError, Unavailable
@@ -26,20 +27,25 @@ RENEW_PATH, REVOCATIONS_PATH = "/mesh/v1/certificate", "/mesh/v1/revocations"
 RENEW_BELOW = 0.5
 """Of its life left: a CA may be away for weeks before anybody has to hurry."""
 _LOOK_S, _RENEW_TRY_S, _HEAR_S, _CALL_S = 1.0, 30.0, 60.0, 5.0
+_HEAR_SOON_S = 5.0
+"""While the CA is being replaced, which waits for each node."""
 _TOLD_AT_ONCE = 32
 log = logging.getLogger(__name__)
 
 
 class IdentityService:
-    """reachable_as: hosts that the certificate must name."""
+    """reachable_as: hosts that the certificate must name. address: of this agent, as others call it."""
 
     def __init__(
-        self, data: DataDir, tls: MeshTls, ca: CaDesk | None, node: str, reachable_as: tuple[str, ...]
+        self, data: DataDir, tls: MeshTls, ca: CaDesk | None, node: str, reachable_as: tuple[str, ...], address: str
     ) -> None:
         self._data, self.tls, self.ca, self.node = data, tls, ca, node
         self._reachable_as = reachable_as
+        self.trust = Trust(data.tls_dir)
+        self._address = address
         self._tried_s = self._heard_s = float("-inf")
         self._told = tls.revoked.number
+        self._said = 0
         self.trouble = ""
 
     @property
@@ -70,17 +76,25 @@ class IdentityService:
     ) -> None:
         """ca_address: of the agent that has the CA. others: addresses of all other agents, told of revocations."""
         self._heard_s = time.monotonic() - random.uniform(0, _HEAR_S)  # agents started together ask one after another
+        if self.ca is not None:
+            # While this host was down the CA may have gone to another.
+            await self._compare(others)
         while True:
             try:
                 if self.tls.refresh():
                     self._tried_s = float("-inf")
+                if self.ca is None and CaDesk.exists(self._data.ca_dir):
+                    self.ca = await asyncio.to_thread(CaDesk, self._data.ca_dir)
+                    log.warning("this host has the mesh CA now")
                 if self._renewal_due(utc_now()):
                     await self._renew(session, ca_address)
                 if self.ca is not None:
+                    await self._keep_ca(self.ca)
+                if self.ca is not None:
                     await self._tell(session, self.ca, others)
-                elif time.monotonic() - self._heard_s >= _HEAR_S:
+                if time.monotonic() - self._heard_s >= (_HEAR_SOON_S if self.trust.unsettled else _HEAR_S):
                     self._heard_s = time.monotonic()
-                    await self._hear(session, await ca_address())
+                    await (self._hear(session, await ca_address()) if self.ca is None else self._compare(others))
             except (HeteroFlowError, aiohttp.ClientError, OSError, TimeoutError) as error:
                 log.debug("certificates: %s", error)
             except Exception:
@@ -93,7 +107,11 @@ class IdentityService:
         own = self.tls.own
         if own is None or time.monotonic() - self._tried_s < _RENEW_TRY_S:
             return False
-        return own.left(now) < RENEW_BELOW or not set(self._reachable_as) <= set(own.hosts)
+        return (
+            own.left(now) < RENEW_BELOW
+            or not set(self._reachable_as) <= set(own.hosts)
+            or self.trust.issuer not in ("", self.tls.authority)
+        )
 
     async def _renew(self, session: aiohttp.ClientSession, ca_address: Callable[[], Awaitable[str]]) -> None:
         self._tried_s = time.monotonic()
@@ -124,31 +142,80 @@ class IdentityService:
             self.tls.refresh()
 
     async def _hear(self, session: aiohttp.ClientSession, address: str) -> None:
+        """The list first: who says that it believes a statement has the list that goes with it."""
         async with session.get(f"http://{address}{REVOCATIONS_PATH}", timeout=_timeout()) as response:
             pem = await response.read()
-            if response.status == 200:
-                with contextlib.suppress(BadCertificate):
-                    self.take_revocations(pem)
+            if response.status != 200:
+                return
+            with contextlib.suppress(BadCertificate):
+                self.take_revocations(pem)
+        await self._ask_authorities(address)
 
     async def _tell(
         self, session: aiohttp.ClientSession, ca: CaDesk, others: Callable[[], Awaitable[list[str]]]
     ) -> None:
-        number = ca.revocations_number
-        if number == self._told:
+        number, said = ca.revocations_number, self.trust.statement
+        news: list[tuple[str, dict[str, Any]]] = []
+        if said is not None and said.number != self._said:
+            news.append((AUTHORITIES_PATH, {"json": said.to_dict()}))
+        if number != self._told:
+            pem = await asyncio.to_thread(ca.revocations)
+            self.take_revocations(pem)
+            news.append((REVOCATIONS_PATH, {"data": pem}))
+        if not news:
             return
-        pem = await asyncio.to_thread(ca.revocations)
-        self.take_revocations(pem)
         addresses = await others()
         room = asyncio.Semaphore(_TOLD_AT_ONCE)
 
         async def tell(address: str) -> None:
             # Who does not hear it now asks within a minute.
             with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-                async with room, session.post(f"http://{address}{REVOCATIONS_PATH}", data=pem, timeout=_timeout()):
-                    pass
+                for path, body in news:
+                    async with room, session.post(f"http://{address}{path}", timeout=_timeout(), **body):
+                        pass
 
         await asyncio.gather(*map(tell, addresses))
-        self._told = number
+        self._told, self._said = number, said.number if said is not None else 0
+
+    # -- which CA, and where
+
+    def take_authorities(self, raw: Any) -> None:
+        """Raises BadCertificate unless a CA that is believed here signed it."""
+        if not self.trust.take(raw):
+            return
+        self.tls.refresh()
+        # Renew where that is due, and say at once that it is believed.
+        self._tried_s = self._heard_s = float("-inf")
+
+    async def _keep_ca(self, ca: CaDesk) -> None:
+        if (elsewhere := self._moved_to(ca)) is not None:
+            self.ca, aside = None, ca.moved_away()
+            log.warning("the mesh CA is on %s now; what was here is kept in %s, remove it", elsewhere, aside)
+            return
+        await asyncio.to_thread(ca.advance, self.node, self._address)
+        said = await asyncio.to_thread(ca.statement)
+        if said is not None and said.number > self.trust.number:
+            self.take_authorities(said.to_dict())
+        if self.tls.own is not None:
+            await asyncio.to_thread(ca.heard, self.tls.own, self.trust.number)
+
+    def _moved_to(self, ca: CaDesk) -> str | None:
+        said = self.trust.statement
+        return said.node if said is not None and said.node != self.node and said.number > ca.trust_number else None
+
+    async def _ask_authorities(self, address: str) -> None:
+        """On a connection of its own: one that was kept shows the certificate of when it was made."""
+        url = f"http://{address}{AUTHORITIES_PATH}?have={self.trust.number}"
+        async with self.tls.session(limit=1) as session, session.get(url, timeout=_timeout()) as response:
+            if response.status == 200:
+                with contextlib.suppress(BadCertificate):
+                    self.take_authorities(await response.json())
+
+    async def _compare(self, others: Callable[[], Awaitable[list[str]]]) -> None:
+        """With one of the others: whoever has the CA hears of nobody else that it went away."""
+        with contextlib.suppress(HeteroFlowError, aiohttp.ClientError, OSError, TimeoutError):
+            if addresses := await others():
+                await self._ask_authorities(random.choice(addresses))
 
 
 async def ask_for_renewal(

@@ -58,7 +58,7 @@ def open_tls(config: AgentConfig, data: DataDir, identity: Identity) -> tuple[Me
     elif CaDesk.exists(data.ca_dir):
         ca = CaDesk(data.ca_dir)
     if ca is not None and not (data.tls_dir / "node.pem").exists():
-        write_durably(data.tls_dir / "ca.pem", ca.certificate.decode(), 0o644)
+        write_durably(data.tls_dir / "ca.pem", ca.bundle.decode(), 0o644)
         key = new_key()
         name = NodeName(identity.cluster_id, identity.node_id, voter=True)
         pem = ca.own(signing_request(key, name.node), name, identity.uid, reachable_as(config))

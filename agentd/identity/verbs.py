@@ -1,4 +1,4 @@
-"""`heteroflow-agentd token ...` and `cert ...`: on a host of the mesh, by its data directory, agent running or not.
+"""`heteroflow-agentd token|cert|ca ...`: on a host of the mesh, by its data directory, agent running or not.
 
 On the host that has the mesh CA its files are changed under their lock; another voter's host asks that host's agent.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,11 +17,13 @@ import aiohttp
 from agentd.core.founding import Founding
 from agentd.data_dir import DataDirRefused, read_json, write_durably
 from agentd.http.identity import REVOKE_PATH, TOKENS_PATH
+from agentd.identity.ca_backup import restore
 from agentd.identity.ca_desk import CaDesk
 from agentd.identity.flags import parse_span
 from agentd.identity.service import ask_for_renewal
+from agentd.identity.trust import Trust
 from agentd.join import connection_fault
-from mesh.security.certificates import NodeCertificate, fingerprint, new_key, signing_request, utc_now
+from mesh.security.certificates import NodeCertificate, new_key, signing_request, split, utc_now
 from mesh.security.mesh_tls import IdentityDamaged, MeshTls
 from schemas.errors import HeteroFlowError, Problem, error_for
 from schemas.instants import iso_utc
@@ -67,12 +70,20 @@ class _Place:
     def ca(self) -> CaDesk | None:
         return CaDesk(self.root / "ca") if CaDesk.exists(self.root / "ca") else None
 
-    def ask_ca(self, ask: Callable[[aiohttp.ClientSession, str], Awaitable[T]]) -> T:
-        """At the agent of the host that has it."""
+    @property
+    def ca_at(self) -> tuple[str, str]:
+        """The node that has it, and its agent."""
+        if (said := Trust(self.root / "tls").statement) is not None:
+            return said.node, said.address
         try:
-            address = Founding.from_dict(read_json(self.root / "founding.json") or {}).seats[0].api_addr
+            founder = Founding.from_dict(read_json(self.root / "founding.json") or {}).seats[0]
         except (KeyError, TypeError, ValueError) as error:
             raise DataDirRefused(f"{self.root}/founding.json does not say where the mesh CA is ({error})") from error
+        return founder.node, founder.api_addr
+
+    def ask_ca(self, ask: Callable[[aiohttp.ClientSession, str], Awaitable[T]]) -> T:
+        """At the agent of the host that has it."""
+        address = self.ca_at[1]
 
         async def run() -> T:
             timeout = aiohttp.ClientTimeout(total=_CALL_S, sock_connect=3.0)
@@ -138,7 +149,7 @@ def _show(place: _Place, flags: argparse.Namespace) -> None:
     print(f"valid until  {until} ({'expired' if left.total_seconds() <= 0 else f'{left.days} days left'})")
     print(f"addresses    {', '.join(own.hosts)}")
     print(f"serial       {own.serial}{' (revoked)' if own.serial in place.tls.revoked.serials else ''}")
-    print(f"mesh CA      {fingerprint(place.tls.ca)}{' (its key is on this host)' if place.ca is not None else ''}")
+    print(f"mesh CA      {place.tls.authority}{' (its key is on this host)' if place.ca is not None else ''}")
 
 
 def _renew(place: _Place, flags: argparse.Namespace) -> None:
@@ -161,6 +172,52 @@ def _revoke(place: _Place, flags: argparse.Namespace) -> None:
     print(f"{flags.node} is not of the mesh any more: nodes refuse it within a minute; its tasks end with its lease")
 
 
+def _ca_show(place: _Place, flags: argparse.Namespace) -> None:
+    node, address = place.ca_at
+    ca = place.ca
+    signs = ca.fingerprint if ca is not None else (Trust(place.root / "tls").issuer or place.tls.authority)
+    print(f"signs        {signs}")
+    for other in split(place.tls.ca):
+        if other != signs:
+            print(f"believed too {other}")
+    print(f"its key      on {node}, {address}{' (this host)' if ca is not None else ''}")
+    step, nodes = ca.progress() if ca is not None else (0, ())
+    if step:
+        what = "believe the new one" if step == 1 else "show a certificate of the new one"
+        print(f"replacement  step {step} of 2: all are to {what}; waiting for {', '.join(nodes) or 'the agent here'}")
+
+
+def _here(place: _Place) -> CaDesk:
+    if (ca := place.ca) is None:
+        node, address = place.ca_at
+        raise Refused(f"the mesh CA is not on this host but on {node}, {address}; do this there")
+    return ca
+
+
+def _ca_rotate(place: _Place, flags: argparse.Namespace) -> None:
+    _here(place).rotate()
+    print(
+        "a new CA is made. The agents take it up by themselves: first all believe it, then all renew with it, then the "
+        "old one is given up. A node that is away holds this up: `ca show` names it"
+    )
+
+
+def _ca_export(place: _Place, flags: argparse.Namespace) -> None:
+    write_durably(flags.out, json.dumps(_here(place).export(), indent=1) + "\n")
+    print(f"{flags.out} holds the key of the mesh CA: whoever has it can make himself a node. Keep it offline")
+
+
+def _ca_import(place: _Place, flags: argparse.Namespace) -> None:
+    identity, exported = read_json(place.root / "node.json"), read_json(flags.file)
+    if identity is None or exported is None:
+        raise Refused(f"{flags.file if identity is not None else place.root} is not there; give an export of the CA")
+    if not place.own.name.voter:
+        raise Refused(f"{place.own.name.node} is no voter: a host that only works is not given the mesh CA")
+    holder = (place.own.name.node, str(identity["api_addr"]))
+    restore(place.root / "ca", exported, place.own.name.cluster_id, place.tls.ca, place.tls.revoked, holder)
+    print(f"{place.own.name.node} has the mesh CA from now on: its agent tells the others. Remove {flags.file}")
+
+
 _VERBS: dict[tuple[str, str], Callable[[_Place, argparse.Namespace], None]] = {
     ("token", "create"): _create,
     ("token", "list"): _list,
@@ -168,4 +225,8 @@ _VERBS: dict[tuple[str, str], Callable[[_Place, argparse.Namespace], None]] = {
     ("cert", "show"): _show,
     ("cert", "renew"): _renew,
     ("cert", "revoke"): _revoke,
+    ("ca", "show"): _ca_show,
+    ("ca", "rotate"): _ca_rotate,
+    ("ca", "export"): _ca_export,
+    ("ca", "import"): _ca_import,
 }

@@ -148,11 +148,47 @@ def read_der(der: bytes) -> NodeCertificate:
     return NodeCertificate(name, serial, certificate.not_valid_before_utc, certificate.not_valid_after_utc, hosts)
 
 
-def signed_by(pem: bytes, ca: bytes) -> bool:
+def signed_by(pem: bytes, authorities: bytes) -> bool:
+    """By one of them. Raises BadCertificate for what is no certificate."""
+    return any(_issued(_certificate(pem), ca) for ca in _certificates(authorities))
+
+
+@lru_cache(maxsize=4096)
+def der_signed_by(der: bytes, authorities: bytes) -> bool:
     """Raises BadCertificate for what is no certificate."""
     try:
-        _certificate(pem).verify_directly_issued_by(_certificate(ca))
+        certificate = x509.load_der_x509_certificate(der)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise BadCertificate(f"no certificate: {error}") from error
+    return any(_issued(certificate, ca) for ca in _certificates(authorities))
+
+
+def _issued(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(ca)
     except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def split(authorities: bytes) -> dict[str, bytes]:
+    """The certificates of a PEM file by their fingerprints, in its order. Raises BadCertificate."""
+    found = (ca.public_bytes(serialization.Encoding.PEM) for ca in _certificates(authorities))
+    return {fingerprint(pem): pem for pem in found}
+
+
+def signature(key: bytes, text: bytes) -> str:
+    """In hex."""
+    return _private(key).sign(text, ec.ECDSA(hashes.SHA256())).hex()
+
+
+def signature_is_valid(given: str, text: bytes, ca: bytes) -> bool:
+    """Raises BadCertificate for what is no certificate."""
+    public = _certificate(ca).public_key()
+    try:
+        assert isinstance(public, ec.EllipticCurvePublicKey)
+        public.verify(bytes.fromhex(given), text, ec.ECDSA(hashes.SHA256()))
+    except (ValueError, InvalidSignature):
         return False
     return True
 
@@ -192,12 +228,12 @@ def revocation_list(
     return builder.sign(_private(ca_key), hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def read_revocations(pem: bytes, ca: bytes) -> Revoked:
-    """Raises BadCertificate unless this CA signed it."""
+def read_revocations(pem: bytes, authorities: bytes) -> Revoked:
+    """Raises BadCertificate unless one of these CAs signed it."""
     try:
         listed = x509.load_pem_x509_crl(pem)
-        public = _certificate(ca).public_key()
-        signed = isinstance(public, ec.EllipticCurvePublicKey) and listed.is_signature_valid(public)
+        keys = [ca.public_key() for ca in _certificates(authorities)]
+        signed = any(isinstance(key, ec.EllipticCurvePublicKey) and listed.is_signature_valid(key) for key in keys)
         number = listed.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
     except (ValueError, TypeError, x509.ExtensionNotFound, UnsupportedAlgorithm) as error:
         raise BadCertificate(f"no revocation list: {error}") from error
@@ -237,6 +273,15 @@ def _certificate(pem: bytes) -> x509.Certificate:
         raise BadCertificate(f"a certificate has at most {PEM_MAX} bytes")
     try:
         return x509.load_pem_x509_certificate(pem)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise BadCertificate(f"no certificate: {error}") from error
+
+
+def _certificates(pem: bytes) -> list[x509.Certificate]:
+    if len(pem) > PEM_MAX:
+        raise BadCertificate(f"the CAs of a mesh have at most {PEM_MAX} bytes")
+    try:
+        return x509.load_pem_x509_certificates(pem)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise BadCertificate(f"no certificate: {error}") from error
 

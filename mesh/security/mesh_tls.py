@@ -13,12 +13,20 @@ import os
 import socket
 import ssl
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from aiohttp import ClientHandlerType, ClientRequest, ClientResponse, ClientSession, ClientWebSocketResponse, web
-from aiohttp import TCPConnector as Connector
+from aiohttp import (
+    ClientHandlerType,
+    ClientRequest,
+    ClientResponse,
+    ClientSession,
+    ClientWebSocketResponse,
+    TCPConnector,
+    web,
+)
 
 from mesh.core.identity.node_name import NodeName
 from mesh.security.certificates import (
@@ -26,6 +34,7 @@ from mesh.security.certificates import (
     NodeCertificate,
     Revoked,
     belongs_to,
+    der_signed_by,
     issue,
     new_ca,
     new_key,
@@ -34,6 +43,7 @@ from mesh.security.certificates import (
     read_revocations,
     signed_by,
     signing_request,
+    split,
     utc_now,
 )
 from mesh.security.wire import listen
@@ -59,13 +69,16 @@ class MeshTls:
         self.directory = directory
         self.ca = b""
         self.own: NodeCertificate | None = None
+        self.authority = ""
         self.revoked = Revoked(0, frozenset())
         self._servers: list[ssl.SSLContext] = []
         self._client: ssl.SSLContext | None = None
         self._marks: dict[str, tuple[int, int, int]] = {}
-        self._open: WeakKeyDictionary[Any, NodeCertificate] = WeakKeyDictionary()
+        self._open: WeakKeyDictionary[Any, tuple[NodeCertificate, bytes]] = WeakKeyDictionary()
         self._cutting: set[asyncio.Task[bool]] = set()
         self._refresh(first=True)
+
+    # authority: the fingerprint of the CA that signed its own certificate.
 
     @property
     def joined(self) -> bool:
@@ -114,14 +127,15 @@ class MeshTls:
             pem = path.read_bytes() if path.exists() else b""
         except OSError as error:
             raise IdentityDamaged(f"{self.directory} cannot be read: {error.strerror}") from error
-        self.ca = ca
+        before, self.ca = self.ca, ca
         if not pem:
             return
         rejoin = "take it from a backup, or join again with a join token"
         try:
             if not belongs_to(pem, pem):
                 raise IdentityDamaged(f"{path} holds a certificate of another key; {rejoin}")
-            if not signed_by(pem, ca):
+            authority = next((one for one, by in split(ca).items() if signed_by(pem, by)), None)
+            if authority is None:
                 raise IdentityDamaged(f"{path} holds a certificate of another mesh than {path.parent}/ca.pem; {rejoin}")
             own = read_certificate(pem)
             for context in (*self._servers, *([self._client] if self._client else ())):
@@ -129,7 +143,17 @@ class MeshTls:
                 context.load_verify_locations(cadata=ca.decode("ascii"))
         except (BadCertificate, ssl.SSLError, UnicodeDecodeError) as error:
             raise IdentityDamaged(f"{path}: {error}; {rejoin}") from error
-        self.own = own
+        self.own, self.authority = own, authority
+        if set(split(before) if before else ()) - set(split(ca)):
+            self._believe_less()
+
+    def _believe_less(self) -> None:
+        """A context cannot forget a CA: calls get a new one, and whoever calls is judged by `_shown`."""
+        self._client = None
+        for end, (certificate, der) in list(self._open.items()):
+            if not der_signed_by(der, self.ca):
+                _logger.warning("cutting a connection with %s: its CA is not believed any more", certificate.name.node)
+                self._cut(end)
 
     def _read_revocations(self) -> None:
         path = self.directory / "revoked.pem"
@@ -142,7 +166,7 @@ class MeshTls:
         if listed.number < self.revoked.number:
             return
         self.revoked = listed
-        for end, certificate in list(self._open.items()):
+        for end, (certificate, _) in list(self._open.items()):
             if certificate.serial in listed.serials:
                 _logger.warning("cutting a connection with %s: its certificate is revoked", certificate.name.node)
                 self._cut(end)
@@ -194,9 +218,13 @@ class MeshTls:
     ) -> ClientSession:
         """any_address: a host of this mesh will do, whatever it was called: for a host that knows no more yet.
         anonymous: shows no certificate."""
-        context = self._new_client(anonymous) if any_address or anonymous else self.client_context()
-        context.check_hostname = not any_address
-        connector = Connector(limit=limit, keepalive_timeout=keepalive_s, ssl=context)
+        connector: TCPConnector
+        if any_address or anonymous:
+            context = self._new_client(anonymous)
+            context.check_hostname = not any_address
+            connector = TCPConnector(limit=limit, keepalive_timeout=keepalive_s, ssl=context)
+        else:
+            connector = _Connector(self.client_context, limit=limit, keepalive_timeout=keepalive_s)
         return ClientSession(connector=connector, middlewares=(_over_tls,), **options)
 
     async def listen(
@@ -232,17 +260,22 @@ class MeshTls:
 
     def _shown(self, end: Any) -> NodeCertificate | None:
         """By the other side of a transport or a WebSocket, whose chain OpenSSL has checked. Raises NotAuthorised."""
-        known: NodeCertificate | None = self._open.get(end)
-        if known is None:
+        seen = self._open.get(end)
+        if seen is not None:
+            known = seen[0]
+        else:
             ssl_object = end.get_extra_info("ssl_object")
             der = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
             if der is None or self.own is None:
                 return None
             try:
                 known = read_der(der)
+                believed = der_signed_by(der, self.ca)
             except BadCertificate as error:
                 raise _refused(f"the certificate shown names no node ({error})") from error
-            self._open[end] = known
+            if not believed:
+                raise _refused(f"the certificate of {known.name.node} is from a CA that is not believed any more")
+            self._open[end] = known, der
         if self.own is None or known.name.cluster_id != self.own.name.cluster_id:
             raise _refused(f"the certificate shown is of mesh {known.name.cluster_id}")
         if known.serial in self.revoked.serials:
@@ -250,6 +283,17 @@ class MeshTls:
         if known.not_after <= utc_now():
             raise _refused(f"the certificate of {known.name.node} has expired")
         return known
+
+
+class _Connector(TCPConnector):
+    """Asks for the context with each connection: the one it was made with may believe a CA that was given up since."""
+
+    def __init__(self, context: Callable[[], ssl.SSLContext], **options: Any) -> None:
+        super().__init__(ssl=context(), **options)
+        self._newest = context
+
+    def _get_ssl_context(self, req: ClientRequest) -> ssl.SSLContext | None:
+        return self._newest() if super()._get_ssl_context(req) is not None else None
 
 
 def _refused(message: str) -> NotAuthorised:

@@ -44,12 +44,14 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """serial: in hex. uid: the installation id of the host it was given to."""
+    """serial: in hex. uid: the installation id of the host it was given to, empty where a restored ledger had to learn
+    of it. authority: the fingerprint of the CA that signed, empty for the first one of a mesh."""
 
     serial: str
     node: str
     uid: str
     expires_s: int
+    authority: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,22 @@ class Revocation:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """number: of the revocation list, growing with each change."""
+    """number: of the revocation list, growing with each change. authorities: the fingerprints of the CAs that are
+    believed, the oldest first; issuer: of the one that signs. trust: the number of the statement of them, 0 without
+    one. holder: the node that has the keys, and its agent's address. heard: the newest statement each node said to
+    believe, and whose certificate it showed. restored_s: when this was taken from a backup; what was given out between
+    the two is not in it."""
 
     tokens: Mapping[str, TokenRecord] = field(default_factory=dict)
     certificates: Mapping[str, Certificate] = field(default_factory=dict)
     revocations: Mapping[str, Revocation] = field(default_factory=dict)
     number: int = 0
+    authorities: tuple[str, ...] = ()
+    issuer: str = ""
+    trust: int = 0
+    holder: tuple[str, str] = ("", "")
+    heard: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    restored_s: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -75,6 +87,12 @@ class Ledger:
             "certificates": [asdict(certificate) for certificate in self.certificates.values()],
             "revocations": [asdict(revocation) for revocation in self.revocations.values()],
             "number": self.number,
+            "authorities": list(self.authorities),
+            "issuer": self.issuer,
+            "trust": self.trust,
+            "holder": list(self.holder),
+            "heard": {node: list(said) for node, said in self.heard.items()},
+            "restored_s": self.restored_s,
         }
 
     @staticmethod
@@ -85,6 +103,12 @@ class Ledger:
             {str(c["serial"]): Certificate(**c) for c in raw["certificates"]},
             {str(r["serial"]): Revocation(**r) for r in raw["revocations"]},
             int(raw["number"]),
+            tuple(map(str, raw.get("authorities", ()))),
+            str(raw.get("issuer", "")),
+            int(raw.get("trust", 0)),
+            (str((raw.get("holder") or ("", ""))[0]), str((raw.get("holder") or ("", ""))[1])),
+            {str(node): (int(said[0]), str(said[1])) for node, said in raw.get("heard", {}).items()},
+            int(raw.get("restored_s", 0)),
         )
 
     # -- tokens
@@ -158,9 +182,11 @@ class Ledger:
         revoked = {key: old for key, old in self.revocations.items() if old.expires_s > now_s}
         return replace(self, certificates={**kept, certificate.serial: certificate}, revocations=revoked)
 
-    def holder(self, node: str, serial: str) -> Certificate:
-        """Of a certificate that is in force. Raises NotAuthorised."""
+    def holder_of(self, node: str, serial: str, made_s: int) -> Certificate:
+        """Of a certificate that is in force. made_s: when it was made. Raises NotAuthorised."""
         certificate = self.certificates.get(serial)
+        if certificate is None and made_s < self.restored_s:
+            certificate = Certificate(serial, node, "", 0)
         if certificate is None or certificate.node != node or serial in self.revocations:
             raise NotAuthorised(
                 "certificate_revoked",

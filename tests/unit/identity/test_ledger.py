@@ -103,10 +103,10 @@ def test_a_name_has_one_holder_until_it_is_revoked_or_expired():
 @pytest.mark.attack(32)
 def test_what_is_revoked_renews_nothing():
     held = ledger(uses=9).admit(TOKEN, "k1", certificate("a", "u1"), NOW)
-    assert held.holder("a", "a-u1").uid == "u1"
-    assert refusal(lambda: held.holder("b", "a-u1")) == "certificate_revoked"
+    assert held.holder_of("a", "a-u1", 0).uid == "u1"
+    assert refusal(lambda: held.holder_of("b", "a-u1", 0)) == "certificate_revoked"
     gone = held.revoke("a", NOW)
-    assert gone.number == 1 and refusal(lambda: gone.holder("a", "a-u1")) == "certificate_revoked"
+    assert gone.number == 1 and refusal(lambda: gone.holder_of("a", "a-u1", 0)) == "certificate_revoked"
     assert refusal(lambda: gone.revoke("a", NOW)) == "no_such_node"
 
 

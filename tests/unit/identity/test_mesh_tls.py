@@ -158,3 +158,37 @@ def test_revocations_never_go_back(tmp_path):
         assert tls.in_force is in_force, number
     path.write_bytes(revocation_list(new_key(), CA, [(serial, NOW)], 9, NOW))
     assert not tls.refresh() and tls.in_force
+
+
+def test_a_ca_that_is_given_up_vouches_for_nobody_in_a_running_process(tmp_path: Path) -> None:
+    """Contexts cannot forget a CA: calls get another one."""
+    node(tmp_path / "a")
+    tls = MeshTls(tmp_path / "a")
+    before = tls.client_context()
+    node(tmp_path / "old", hosts=("10.0.0.8",))
+    old = MeshTls(tmp_path / "old").server_context()
+    assert shake(old, before, "10.0.0.8")[0]
+
+    new_ca_key = new_key()
+    new = new_ca(new_ca_key, "c1", NOW)
+    key = new_key()
+    pem = issue(new_ca_key, new, signing_request(key, "n1"), NodeName("c1", "n1", voter=True), ("10.0.0.7",), NOW)
+    for name, content in (("ca.pem", new), ("node.pem", key + pem)):
+        fresh = tmp_path / "a" / "fresh"
+        fresh.write_bytes(content)
+        fresh.replace(tmp_path / "a" / name)
+    assert tls.refresh()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake(old, tls.client_context(), "10.0.0.8")
+
+
+async def test_a_session_made_before_calls_by_what_is_believed_now(tmp_path: Path) -> None:
+    node(tmp_path / "a")
+    tls = MeshTls(tmp_path / "a")
+    async with tls.session() as session:
+        connector = session.connector
+        assert connector is not None
+        asked = type("Request", (), {"is_ssl": lambda self: True, "ssl": True})()
+        assert connector._get_ssl_context(asked) is tls.client_context()  # type: ignore[attr-defined]
+        tls._client = None
+        assert connector._get_ssl_context(asked) is tls.client_context()  # type: ignore[attr-defined]
