@@ -18,6 +18,8 @@ from agentd.core.founding import Founding
 from agentd.data_dir import DataDir, Identity
 from agentd.debug_report import DebugReport
 from agentd.exec_service import ExecService
+from agentd.files.host_files import HostFiles
+from agentd.files.service import FileService
 from agentd.gossip_file import GossipFile
 from agentd.gossip_keeper import GossipKeeper, gossip_carrier, gossip_session, say_goodbye
 from agentd.gpu.base import Gpu, GpuAdapter, GpuSetupRefused
@@ -337,6 +339,8 @@ class Agent:
         lost = LogLoss()
         logs = LogService(identity.node_id, runtime.log_dir, feed.status_of, session)
         execs = ExecService(runtime, session)
+        files = HostFiles(self._config.allowed_paths, self._private_paths())
+        self._api.files = FileService(identity.node_id, files, session)
         plan = TaskPlan(runtime, simulated_gpus=backend == "simulated")
         telemetry = make_telemetry(
             identity.node_id,

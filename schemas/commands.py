@@ -15,6 +15,7 @@ from schemas.limits import (
     DOCUMENT_DEPTH_MAX,
     DRAIN_DEADLINE_MAX_S,
     ENTRY_MAX,
+    FILE_SAID_MAX,
     GPUS_PER_NODE_MAX,
     HOLD_MAX_S,
     INT_MAX,
@@ -283,6 +284,8 @@ def report(value: object, path: str, found: list[Finding]) -> None:
         check(value, path, found)
 
 
+_FILE_ACCESS: dict[str, Check] = {"group_id": GROUP, "attempt": ATTEMPT, "rank": RANK, "path": text(FILE_SAID_MAX)}
+
 # name -> (required fields, optional fields)
 COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
     "InitCluster": (
@@ -413,6 +416,8 @@ COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
         {"group_id": GROUP, "attempt": ATTEMPT, "state": choice(*RENDEZVOUS_STATES), "text": LONG},
         {},
     ),
+    "RecordDownload": (_FILE_ACCESS, {}),
+    "RecordUpload": (_FILE_ACCESS, {}),
     "Noop": ({}, {"payload": payload}),
 }
 

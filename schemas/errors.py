@@ -171,6 +171,7 @@ ERROR_BY_CODE: dict[str, type[HeteroFlowError]] = {
     "no_such_group": NotFound,
     "no_such_node": NotFound,
     "no_such_key": NotFound,
+    "no_such_task": NotFound,
     "request_expired": Expired,
     "not_supported_yet": NotSupportedYet,
     "no_leader": NoLeader,

@@ -43,6 +43,7 @@ SIGNER_TTL_MS = 30 * 24 * 3_600_000
 TOKEN_TTL_S = 15 * 60  # of what is given for an API key: as long as a stolen one is good
 AUDIT_MAX = 50_000  # entries of about 300 bytes
 AUDIT_TTL_MS = 90 * 24 * 3_600_000
+FILE_SAID_MAX = 512  # characters of a path in an audit entry: its end, where the file's name is
 
 CLAIM_DEADLINE_MS = 60_000
 # What a claim may take in addition where an image has to come; the agent gives up a pull that is silent much earlier.
@@ -136,3 +137,9 @@ def renewals_per_stop(profile: Profile) -> int:
 # One frame of an exec session: what a terminal shows at once, and little enough that a stalled reader costs nothing.
 EXEC_READ_BYTES = 16 * 1024
 EXEC_FRAME_MAX = 64 * 1024
+
+# One request of an upload that can be continued: what is sent again at most where a connection breaks. Between agents
+# a download is asked for in parts of this size too.
+FILE_PART_MAX = 64 * MIB
+FILE_SIZE_MAX = 1 << 50
+FILE_NAMES_PAGE = 1000

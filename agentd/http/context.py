@@ -11,6 +11,7 @@ from agentd.core.tenant_rows import group_for, hidden
 from agentd.http.answer import answer
 from agentd.http.callers import caller_of
 from agentd.http.parameter import CONSISTENCY
+from agentd.runtime.base import TaskId
 from mesh.client import MeshClient
 from schemas.api import HEADER_AGE_MS, HEADER_INDEX, HEADER_NODE
 from schemas.errors import NotFound, Unavailable
@@ -20,6 +21,7 @@ from schemas.rules.permissions import Permission
 if TYPE_CHECKING:
     from agentd.debug_report import DebugReport
     from agentd.exec_service import ExecService
+    from agentd.files.service import FileService
     from agentd.http.metrics import Vitals
     from agentd.identity.service import IdentityService
     from agentd.join import JoinDesk
@@ -45,6 +47,7 @@ class Api:
     vitals: "Vitals | None" = None
     gossip: "GossipDriver | None" = None
     execs: "ExecService | None" = None
+    files: "FileService | None" = None
     debug: "DebugReport | None" = None
     identity: "IdentityService | None" = None
     """Of a mesh with TLS."""
@@ -117,6 +120,15 @@ def checked_group_id(text: str) -> str:
     return text
 
 
+def checked_task_id(text: str) -> TaskId:
+    """Of GROUP.ATTEMPT.RANK. Raises NotFound."""
+    group_id, _, rest = text.partition(".")
+    attempt, _, rank = rest.partition(".")
+    if not all(part.isascii() and part.isdigit() and len(part) <= 6 for part in (attempt, rank)):
+        raise NotFound("no_such_task", f"there is no task {text[:80]!r}", "write GROUP.ATTEMPT.RANK")
+    return TaskId(checked_group_id(group_id), int(attempt), int(rank))
+
+
 def visible(request: web.Request, group_id: str, group: Row | None) -> Row:
     """The group, where it is the caller's to see; another tenant's is answered as one that does not exist."""
     if group is None or not caller_of(request).sees(str(group["tenant"])):
@@ -160,4 +172,12 @@ async def visible_ids(request: web.Request, group_ids: Iterable[str]) -> set[str
 def no_such_group(group_id: str) -> NotFound:
     return NotFound(
         "no_such_group", f"there is no task group {group_id[:80]!r}", "list them with GET /api/v1/task-groups"
+    )
+
+
+def no_such_task(task_id: TaskId) -> NotFound:
+    return NotFound(
+        "no_such_task",
+        f"group {task_id.group_id} has no rank {task_id.rank} in attempt {task_id.attempt}",
+        "GET /api/v1/task-groups/{id} lists its tasks",
     )

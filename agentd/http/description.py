@@ -21,7 +21,8 @@ _ATTRIBUTE = "_heteroflow_described"
 class Described:
     """title: a few words. answer: a TypedDict, a JSON schema, or None for an empty one. statuses: of the good answer.
     body: as answer, or None where none is read. kind: media type of an answer that is neither JSON nor msgpack.
-    problems: refusals of this route. once: it takes an Idempotency-Key. headers: names with what they say."""
+    problems: refusals of this route. once: it takes an Idempotency-Key. headers: names with what they say; asking:
+    those that may be left out."""
 
     title: str
     answer: Any = None
@@ -33,6 +34,7 @@ class Described:
     problems: tuple[int, ...] = ()
     once: bool = False
     headers: tuple[tuple[str, str], ...] = ()
+    asking: tuple[tuple[str, str], ...] = ()
 
     @property
     def reading(self) -> bool:

@@ -8,7 +8,14 @@ from aiohttp import web
 
 from agentd.http.answer import answer
 from agentd.http.callers import caller_of, on_behalf
-from agentd.http.context import answer_reading, checked_group_id, read, require_visible, telemetry_of
+from agentd.http.context import (
+    answer_reading,
+    checked_task_id,
+    no_such_task,
+    read,
+    require_visible,
+    telemetry_of,
+)
 from agentd.http.description import Described
 from agentd.http.needs import needs
 from agentd.http.parameter import CONSISTENCY, Whole
@@ -17,7 +24,7 @@ from agentd.runtime.base import TaskId
 from agentd.telemetry.history import TaskSample
 from agentd.telemetry.node_telemetry import task_name
 from schemas.api import CardHistory, GpuMetrics
-from schemas.errors import HeteroFlowError, NotFound
+from schemas.errors import HeteroFlowError
 from schemas.instants import iso_utc
 from schemas.rules.permissions import Permission
 from schemas.rules.tfevents.report import json_number
@@ -33,13 +40,13 @@ _POINTS = Whole("points", 1, 10_000, "the newest that many", 360)
 @Described("Cards of one rank, now and over time", answer=GpuMetrics, parameters=(CONSISTENCY, _SINCE, _POINTS))
 async def gpu_metrics(request: web.Request) -> web.Response:
     """By the host that runs or ran it. task: GROUP.ATTEMPT.RANK."""
-    task_id = _task_id(request.match_info["task"])
+    task_id = checked_task_id(request.match_info["task"])
     since_ms, points = _range(request)
     key = f"{task_id.group_id}/{task_id.attempt:04d}/{task_id.rank:05d}"
     reading = await read(request, {"get": ["task", key]}, {"get": ["group", task_id.group_id]})
     row, group = reading.results
     if row is None or group is None or not caller_of(request).sees(str(group["tenant"])):
-        raise _no_such_task(task_id)
+        raise no_such_task(task_id)
     node = str(row["node"])
     about: dict[str, Any] = {
         "task_id": task_name(task_id),
@@ -56,7 +63,7 @@ async def gpu_metrics(request: web.Request) -> web.Response:
 @needs(Permission.READ_GROUPS, peer=True)
 @Described("Cards of one rank, by the host that has its samples", answer=CardHistory, parameters=(_SINCE, _POINTS))
 async def gpu_metrics_here(request: web.Request) -> web.Response:
-    task_id = _task_id(request.match_info["task"])
+    task_id = checked_task_id(request.match_info["task"])
     await require_visible(request, task_id.group_id)
     return answer(request, await _here(request, task_id, *_range(request)))
 
@@ -109,19 +116,3 @@ def _sample(sample: TaskSample) -> dict[str, Any]:
 
 def _range(request: web.Request) -> tuple[int, int]:
     return _SINCE.read(request), _POINTS.read(request)
-
-
-def _task_id(text: str) -> TaskId:
-    group_id, _, rest = text.partition(".")
-    attempt, _, rank = rest.partition(".")
-    if not all(part.isascii() and part.isdigit() and len(part) <= 6 for part in (attempt, rank)):
-        raise NotFound("no_such_task", f"there is no task {text[:80]!r}", "write GROUP.ATTEMPT.RANK")
-    return TaskId(checked_group_id(group_id), int(attempt), int(rank))
-
-
-def _no_such_task(task_id: TaskId) -> NotFound:
-    return NotFound(
-        "no_such_task",
-        f"group {task_id.group_id} has no rank {task_id.rank} in attempt {task_id.attempt}",
-        "GET /api/v1/task-groups/{id} lists its tasks",
-    )

@@ -29,6 +29,7 @@ _MEANINGS = {
     201: "made by this request",
     101: "the WebSocket is open",
     204: "taken",
+    206: "the range that was asked for",
     400: "the request is wrong; sending it again cannot help",
     401: "the token is missing or wrong",
     403: "the token does not allow this",
@@ -37,15 +38,17 @@ _MEANINGS = {
     408: "the body did not arrive in time",
     409: "the state does not allow it now",
     410: "the key is too old",
+    412: "the file is not the one that was meant",
     413: "the body is too large",
     415: "the body is of a type that is not taken",
+    416: "no byte of the range is in the file",
     421: "the Host header does not name this agent",
     422: "known, but not in this version",
     426: "this route speaks WebSocket",
     429: "too many requests; Retry-After says when to come again",
     500: "this agent failed; the id in the message is in its log",
     503: "nothing is wrong with the request; try again, here or on another node",
-    507: "the log cannot be written",
+    507: "no room: the log, or a file, cannot be written",
 }
 _EVERYWHERE = (400, 421, 500, 503)
 _BEHIND_TOKEN = (401, 403, 429)
@@ -160,6 +163,8 @@ def _header_parameters(said: Described) -> Iterator[dict[str, Any]]:
         yield {"name": HEADER_REQUEST_ID, "in": "header", "description": about, "schema": dict(_SEGMENT_SCHEMA)}
     for name, about in said.headers:
         yield {"name": name, "in": "header", "required": True, "description": about, "schema": {"type": "string"}}
+    for name, about in said.asking:
+        yield {"name": name, "in": "header", "description": about, "schema": {"type": "string"}}
 
 
 def _responses(method: str, places: tuple[str, ...], said: Described, components: dict[str, Schema]) -> dict[str, Any]:

@@ -119,7 +119,8 @@ class Words:
         for text in given:
             if len(text) > self.high:
                 raise refused(self.name, text, f"has more than {self.high} characters")
-            if self.pattern is not None and not re.search(self.pattern, text):
+            # `$` as in the description: the end, and not before a line break that ends the text.
+            if self.pattern is not None and (not re.search(self.pattern, text) or _breaks_off(self.pattern, text)):
                 raise refused(self.name, text, "does not look as described", self.about)
         return given
 
@@ -145,6 +146,10 @@ def limit(high: int, default: int) -> Whole:
 
 def refused(name: str, text: str, why: str, hint: str = "") -> InvalidInput:
     return InvalidInput("invalid_parameter", f"{name}={text[:_SHOWN]!r} {why}", hint, field=name)
+
+
+def _breaks_off(pattern: str, text: str) -> bool:
+    return pattern.endswith("$") and text.endswith("\n")
 
 
 def _spoken(values: tuple[str, ...]) -> str:

@@ -30,13 +30,19 @@ async def propose_once(
     if part:
         request_id = "part-" + hashlib.sha256(f"{request_id} {part}".encode()).hexdigest()[:40]
     caller = caller_of(request)
-    behind: dict[str, Any] = {"kind": caller.kind, "name": caller.name, "node": request.app[API].node_id}
     # A client of its own for each key: nobody finds another's answer under a request id.
-    client = CLIENT
-    if caller.kind == PERSON:
-        behind["key"], client = caller.key, f"key-{caller.key}"
-    proposed["caller"] = behind
+    client = f"key-{caller.key}" if caller.kind == PERSON else CLIENT
     proposed["request"] = {"client": client, "id": request_id, "digest": hashlib.sha256(digested).hexdigest()}
+    return await record(request, proposed)
+
+
+async def record(request: web.Request, proposed: dict[str, Any]) -> dict[str, Any]:
+    """In the caller's name, once for each call: of what may stand in the audit twice. Raises what the state refuses."""
+    caller = caller_of(request)
+    behind: dict[str, Any] = {"kind": caller.kind, "name": caller.name, "node": request.app[API].node_id}
+    if caller.kind == PERSON:
+        behind["key"] = caller.key
+    proposed["caller"] = behind
     outcome = await mesh_of(request).propose(proposed, timeout_s=_PROPOSE_TIMEOUT_S)
     said = {"who": caller.name, "key": caller.key, "what": proposed["t"], "ok": outcome["ok"], "code": outcome["code"]}
     log.info("change", extra=said)

@@ -109,6 +109,8 @@ class History:
             self.on_group("RecordExec", a, attempt=1 + b % 3, rank=c % 3, by="ada", phase=phase, text="sh")
             seen = ("formed", "missing", "silent", "split")[c % 4]
             self.on_group("RecordRendezvous", a, attempt=1 + b % 3, state=seen, text=seen)
+            name = ("RecordDownload", "RecordUpload")[b % 2]
+            self.on_group(name, a, attempt=1 + c % 3, rank=b % 3, path="/checkpoint/a")
         elif kind == 41:
             self.rejoin(NODES[a % 3], truthful=True)
         elif kind == 53:

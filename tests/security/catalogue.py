@@ -62,9 +62,5 @@ ATTACKS: dict[int, tuple[str, str]] = {
     49: (TERMINAL, "markup that acts when it is shown; forged log lines"),
 }
 
-NOT_BUILT: dict[int, str] = {
-    3: "files of a group read through the API",
-    8: "archives and chunks of files (nothing is unpacked anywhere)",
-    11: "uploads (nothing is taken anywhere)",
-}
+NOT_BUILT: dict[int, str] = {}
 """Attacks on parts that this version does not have, with what is missing."""

@@ -38,3 +38,8 @@ def test_the_table_says_what_came_of_each():
     said = table(rows)
     assert "1,200  blocked" in said and "FAILED: 1" in said and "skipped" in said
     assert result(1, Row()) == ("NOT TRIED" if 1 not in NOT_BUILT else f"part not built yet: {NOT_BUILT[1]}")
+
+
+def test_a_part_that_is_not_built_is_said(monkeypatch):
+    monkeypatch.setitem(NOT_BUILT, 1, "files")
+    assert result(1, Row()) == "part not built yet: files"

@@ -19,6 +19,7 @@ UNPICKLERS = frozenset(
 WALL_CLOCKS = {
     "agentd/debug_report.py": "says when it was made",
     "agentd/doctor/": "compares clocks, to tell people",
+    "agentd/files/": "gives up unfinished uploads after a day, by the clock that wrote them",
     "agentd/gossip_file.py": "a number that only has to grow, with what was kept as its floor",
     "agentd/gpu/": "stamps of samples, which the driver gives by it",
     "agentd/http/": "stamps answers, ages request ids by the day, ends streams of tokens that ran out",

@@ -11,7 +11,7 @@ from schemas.limits import AUDIT_MAX, AUDIT_TTL_MS
 PRUNE = 4
 SPAN = "span"
 _TARGETS = ("group_id", "key_id", "node_id")
-_DETAILS = ("tenant", "role", "name", "resubmit_of", "mode", "reason")
+_DETAILS = ("tenant", "role", "name", "resubmit_of", "mode", "reason", "path")
 
 
 def record(store: StateStore, command: Row, outcome: Outcome) -> None:

@@ -18,6 +18,8 @@ NEEDS = {
     "ResumeGroup": Permission.WRITE_GROUPS,
     "DeleteGroup": Permission.WRITE_GROUPS,
     "RecordExec": Permission.WRITE_GROUPS,
+    "RecordDownload": Permission.READ_GROUPS,
+    "RecordUpload": Permission.WRITE_GROUPS,
     "CordonNode": Permission.OPERATE,
     "UncordonNode": Permission.OPERATE,
     "DrainNode": Permission.OPERATE,

@@ -10,6 +10,7 @@ from mesh.core.state.authority import caller_refusal, tenant_refusal
 from mesh.core.state.bind import bind_group
 from mesh.core.state.cluster import init_cluster, noop
 from mesh.core.state.exec_record import record_exec
+from mesh.core.state.file_record import record_file_access
 from mesh.core.state.group_pause import pause_group, resume_group
 from mesh.core.state.lease_hold import hold_left, hold_mesh, release_hold
 from mesh.core.state.maintenance import cancel_maintenance, plan_maintenance, turn_maintenance
@@ -67,6 +68,8 @@ REDUCERS: dict[str, Reducer] = {
     "PutSigner": put_signer,
     "RecordExec": record_exec,
     "RecordRendezvous": record_rendezvous,
+    "RecordDownload": record_file_access,
+    "RecordUpload": record_file_access,
     "PruneGroups": prune_groups,
     "Noop": noop,
 }

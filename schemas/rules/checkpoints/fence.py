@@ -87,7 +87,7 @@ class FencedDirectory:
     """Owns its descriptor. Not for two threads at once."""
 
     def __init__(self, kernel: Kernel, descriptor: int, path: str) -> None:
-        self._kernel, self._descriptor, self.path = kernel, descriptor, path
+        self._kernel, self.descriptor, self.path = kernel, descriptor, path
         self._names: dict[str, Kind] | None = None
         self.cut = False
 
@@ -95,13 +95,13 @@ class FencedDirectory:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._kernel.calls.close(self._descriptor)
+        self._kernel.calls.close(self.descriptor)
 
     def names(self) -> Mapping[str, Kind]:
         if self._names is None:
             self._names = {}
             try:
-                with self._kernel.calls.scandir(self._descriptor) as entries:
+                with self._kernel.calls.scandir(self.descriptor) as entries:
                     for entry in islice(entries, NAMES_MAX):
                         # Most are files, and this is where most of a probe's time goes.
                         file = entry.is_file(follow_symlinks=False)
@@ -113,7 +113,7 @@ class FencedDirectory:
 
     def stat(self, name: str) -> Stat:
         try:
-            found = self._kernel.calls.stat(_segment(name), dir_fd=self._descriptor, follow_symlinks=False)
+            found = self._kernel.calls.stat(_segment(name), dir_fd=self.descriptor, follow_symlinks=False)
         except OSError as error:
             raise _unreadable(name, error) from error
         return Stat(_kind(found.st_mode), found.st_size, found.st_mtime_ns)
@@ -122,27 +122,42 @@ class FencedDirectory:
         if length > self._kernel.read_left:
             raise Unreadable(f"{name} would be more than {READ_MAX >> 20} MiB to read in one look")
         calls = self._kernel.calls
+        file, found = self.open_file(name)
         try:
-            # What it is, before it is opened: opening a FIFO or a device can already do something.
-            before = calls.stat(_segment(name), dir_fd=self._descriptor, follow_symlinks=False)
-            if not stat.S_ISREG(before.st_mode):
-                raise Unreadable(f"{name} is {_what(_kind(before.st_mode))}, no regular file")
-            file = self._kernel.open(name, _FILE, self._descriptor)
-            try:
-                found = calls.fstat(file)
-                if not stat.S_ISREG(found.st_mode):
-                    raise Unreadable(f"{name} is {_what(_kind(found.st_mode))}, no regular file")
-                data = calls.pread(file, length, at if at >= 0 else max(0, found.st_size + at))
-            finally:
-                calls.close(file)
+            data = calls.pread(file, length, at if at >= 0 else max(0, found.st_size + at))
         except OSError as error:
             raise _unreadable(name, error) from error
+        finally:
+            calls.close(file)
         self._kernel.read_left -= len(data)
         return data
 
+    def open_file(self, name: str) -> tuple[int, os.stat_result]:
+        """A descriptor to read a regular file by, for the caller to close, and what the file is. Raises Unreadable."""
+        calls = self._kernel.calls
+        try:
+            # What it is, before it is opened: opening a FIFO or a device can already do something.
+            before = calls.stat(_segment(name), dir_fd=self.descriptor, follow_symlinks=False)
+            if not stat.S_ISREG(before.st_mode):
+                raise Unreadable(f"{name} is {_what(_kind(before.st_mode))}, no regular file")
+            file = self._kernel.open(name, _FILE, self.descriptor)
+        except OSError as error:
+            raise _unreadable(name, error) from error
+        try:
+            found = calls.fstat(file)
+            if not stat.S_ISREG(found.st_mode):
+                raise Unreadable(f"{name} is {_what(_kind(found.st_mode))}, no regular file")
+        except OSError as error:
+            calls.close(file)
+            raise _unreadable(name, error) from error
+        except BaseException:
+            calls.close(file)
+            raise
+        return file, found
+
     def open(self, name: str) -> "FencedDirectory":
         try:
-            descriptor = self._kernel.open(_segment(name), _DIRECTORY, self._descriptor)
+            descriptor = self._kernel.open(_segment(name), _DIRECTORY, self.descriptor)
         except OSError as error:
             raise _unreadable(name, error) from error
         return FencedDirectory(self._kernel, descriptor, f"{self.path}/{name}")

@@ -144,6 +144,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "text": "sh",
     },
     "RecordRendezvous": {"group_id": GROUP, "attempt": 1, "state": "missing", "text": "rank 1 never connected"},
+    "RecordDownload": {"group_id": GROUP, "attempt": 1, "rank": 0, "path": "/checkpoint/a"},
+    "RecordUpload": {"group_id": GROUP, "attempt": 1, "rank": 0, "path": "/checkpoint/a"},
     "Noop": {"payload": b"x" * 500},
 }
 
