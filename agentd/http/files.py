@@ -157,9 +157,9 @@ async def file_here(request: web.Request) -> web.StreamResponse:
 @needs(Permission.WRITE_GROUPS, peer=True)
 @_written("Upload a file to this host", parameters=_WRITING)
 async def put_file_here(request: web.Request) -> web.Response:
-    size = _checked_writing(request)
     holder = await _here(request)
-    return answer(request, await _receive_here(request, holder, _named(holder, _TARGET.read(request)), size))
+    size, place = _checked_writing(request), _named(holder, _TARGET.read(request))
+    return answer(request, await _receive_here(request, holder, place, size))
 
 
 async def _list(request: web.Request, group_id: str, attempt: int | None, rank: int) -> web.Response:
@@ -177,9 +177,8 @@ async def _list(request: web.Request, group_id: str, attempt: int | None, rank: 
 
 
 async def _send(request: web.Request, group_id: str, attempt: int | None, rank: int) -> web.StreamResponse:
-    target_path = _required(request)
     holder = await _holder(request, group_id, attempt, rank)
-    place = _named(holder, target_path)
+    place = _named(holder, _TARGET.read(request))
     if request.method != hdrs.METH_HEAD:
         await _told(request, "RecordDownload", holder, place, "")
     if holder.node == _service(request).node_id:
@@ -189,9 +188,8 @@ async def _send(request: web.Request, group_id: str, attempt: int | None, rank: 
 
 
 async def _receive(request: web.Request, group_id: str, attempt: int | None, rank: int) -> web.Response:
-    target_path, size = _required(request), _checked_writing(request)
     holder = await _holder(request, group_id, attempt, rank)
-    place = _named(holder, target_path)
+    size, place = _checked_writing(request), _named(holder, _TARGET.read(request))
     await _told(request, "RecordUpload", holder, place, _UPLOAD.read(request))
     if holder.node == _service(request).node_id:
         return answer(request, await _receive_here(request, holder, place, size))
@@ -386,12 +384,6 @@ def _checked_writing(request: web.Request) -> int | None:
     if offset > size:
         raise refused(_OFFSET.name, str(offset), "is behind the end")
     return size
-
-
-def _required(request: web.Request) -> str:
-    if not (target_path := _TARGET.read(request)):
-        raise refused(_TARGET.name, "", "is missing", "give the absolute path of a file")
-    return target_path
 
 
 def _said(request: web.Request, parameters: tuple[Any, ...]) -> dict[str, str]:

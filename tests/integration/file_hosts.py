@@ -115,9 +115,9 @@ class FileMesh:
 
     async def run(self, group_id: str) -> None:
         await self.state.bind(group_id, ["n1"])
-        await self.state.until(group_id, lambda _, tasks: all(task["status"] == "claimed" for task in tasks))
+        await self.state.until(group_id, lambda _, tasks: all(task["status"] == "claimed" for task in tasks), 30)
         await self.state.start(group_id)
-        await self.state.until(group_id, lambda group, _: group["status"] == "running")
+        await self.state.until(group_id, lambda group, _: group["status"] == "running", 30)
 
 
 GROUP = f"tg-{7:020d}"

@@ -175,7 +175,9 @@ async def test_a_holder_that_comes_back_goes_on_and_one_that_does_not_cuts(mesh,
 async def test_a_group_that_ended_is_served_and_one_that_was_removed_or_never_placed_is_not(mesh):
     (mesh.checkpoint / "f").write_bytes(b"kept")
     assert (await mesh.hosts[THERE].ask("POST", f"/api/v1/task-groups/{mesh.group_id}/stop")).status == 200
-    await mesh.state.until(mesh.group_id, lambda group, tasks: group["status"] == "stopped" and tasks[0]["released"])
+    await mesh.state.until(
+        mesh.group_id, lambda group, tasks: group["status"] == "stopped" and tasks[0]["released"], 30
+    )
     assert (await mesh.get(THERE, "/checkpoint/f")).body == b"kept"
     task = f"/api/v1/tasks/{mesh.group_id}.1.0/files"
     listed = await mesh.hosts[THERE].ask("GET", task, params={"target_path": "/checkpoint"})
