@@ -18,6 +18,7 @@ from schemas.rules.frameworks import LISTEN_EVERYWHERE, Placement, PlacementInco
 from schemas.rules.frameworks.placement import port_of
 from schemas.rules.frameworks.rank import HOST_PATH, REPORT_MODULE, REPORT_PIPE, RankStart, rank_start
 from schemas.task_group import task_findings
+from schemas.task_types import CONTAINER
 
 _FINDINGS_SAID = 5
 # In the directory of a task: what the platform wrote for it.
@@ -35,6 +36,7 @@ class TaskPlan:
             cards=tuple(row["gpus"]),
             cards_wanted=_cards_a_node(group),
             port=_port_held(row, group),
+            ports=tuple((group["document"]["task"].get("ports") or {}).values()),
             checkpoint_path=group["checkpoint_path"],
             dataset_path=body.get("dataset_path"),
             explicit_resume=bool(body.get("resume_from_checkpoint")),
@@ -130,7 +132,9 @@ def _reporter() -> str:
 
 
 def _port_held(row: Row, group: Row) -> int:
-    """Rank 0's master port; where a framework listens on every node, each rank's own."""
+    """Rank 0's master port; where a framework listens on every node, each rank's own; 0 where ranks do not meet."""
+    if group["task_type"] == CONTAINER:
+        return 0
     if _body(group).get("framework") in LISTEN_EVERYWHERE:
         return port_of(int(group["master"]["port"]), int(row["rank"]))
     return int(row["port"])

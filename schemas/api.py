@@ -85,6 +85,7 @@ class GroupSummary(TypedDict):
     failure: Failure | None
     restarts: int
     drains: int
+    rebuilds: int
 
 
 class Image(TypedDict):
@@ -95,12 +96,15 @@ class Image(TypedDict):
 
 
 class Task(TypedDict):
+    """endpoints: HOST:PORT of each of task.ports by its name, while the task runs."""
+
     rank: int
     attempt: int
     node_id: str
     status: str
     gpus: list[str]
     port: int | None
+    endpoints: dict[str, str]
     released: bool
     exit_code: int | None
     signal: int | None

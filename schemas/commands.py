@@ -12,6 +12,7 @@ import msgpack
 from schemas.errors import Finding, InvalidInput, Problem, problem_from_findings
 from schemas.ids import group_id_refusal, node_id_refusal, segment_refusal
 from schemas.limits import (
+    ATTEMPTS_MAX,
     DOCUMENT_DEPTH_MAX,
     DRAIN_DEADLINE_MAX_S,
     ENTRY_MAX,
@@ -210,7 +211,7 @@ SEGMENT = refused_by(segment_refusal)
 LONG = text(TEXT_MAX, empty=True)
 ADDRESS = text(300)
 RANK = integer(0, NODES_MAX - 1)
-ATTEMPT = integer(1, 9999)
+ATTEMPT = integer(1, ATTEMPTS_MAX)
 UUID = text(NAME_MAX)
 RESUME = optional(record({"path": text(TEXT_MAX)}, {"step": optional(integer()), "source": text(NAME_MAX)}))
 

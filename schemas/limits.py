@@ -58,6 +58,13 @@ SHARED_STORAGE_TRIES = 4
 RESTARTS_MAX = 100  # that a document may ask for: a group that needs more is not mended by them
 PHASE_TRIES = 3  # leaders that may inherit one phase with a fresh deadline before it is rolled back
 
+# Of an inference group that ends by itself: the first wait, doubled each time in a row up to the longest. A group that
+# ran so long has recovered; one that never does is given up after an hour.
+REBUILD_FIRST_MS, REBUILD_LONGEST_MS = 1_000, 300_000
+REBUILD_RECOVERED_MS = 600_000
+REBUILDS_IN_A_ROW = 20
+ATTEMPTS_MAX = 9_999  # of one group: four digits in the keys of its tasks
+
 PENALTY_UNIT = 1000  # of one rollback, in thousandths so that decay is integer arithmetic, equal on every voter
 PENALTY_HALF_LIFE_MS = 5 * 60_000
 PENALTY_FRESH_MS = 30_000  # a node that just failed a claim is passed over where others suffice

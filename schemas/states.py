@@ -87,7 +87,8 @@ GROUP_MOVES: tuple[Move, ...] = (
     Move(RUNNING, SLEEPING, "sleeping", "an idle inference group was put to sleep", live=False),
     Move(SLEEPING, RUNNING, "running", "a request woke it", live=False),
     Move(SLEEPING, STOPPING, "stopping", "a user stopped it", live=False),
-    Move(FAILED, PENDING, "requeued", "an inference group is rebuilt after a failure", live=False),
+    # Of inference groups alone, and in the same command as the move to `failed`.
+    Move(FAILED, PENDING, "rebuilding", "an inference group is built again after a failure"),
 )
 _GROUP_MOVE = {(move.source, move.target): move for move in GROUP_MOVES if move.live}
 
@@ -192,6 +193,7 @@ EVENT_KINDS: dict[str, str] = {
     "paused": "every rank is gone; the group keeps its place until it is resumed",
     "resumed": "the group waits again at its old place",
     "stop_asked": "a user asked to stop after the next checkpoint; how long that is waited for is in the data",
+    "rebuilding": "an inference group ended and waits to be built again; when, and how often that was, is in the data",
     "stopping": "a user asked to stop",
     "stopped": "the group was stopped",
     "completed": "every rank exited 0",

@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """What the order asks of this host. cards: uuids; port: 0 where this rank opens none; mounts: sources. refused:
-    what is wrong with its document, whoever accepted it."""
+    """What the order asks of this host. cards: uuids; port: for the rendezvous, 0 where this rank opens none; ports:
+    those it declared; mounts: sources. refused: what is wrong with its document, whoever accepted it."""
 
     name: str
     cards: tuple[str, ...]
@@ -43,6 +43,7 @@ class ClaimRequest:
     container: ContainerOptions | None = None
     framework: str | None = None
     refused: str = ""
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -52,12 +53,11 @@ class HeldClaim:
 
     resume: dict[str, Any] | None = None
     sees: dict[str, Any] | None = None
-    port_socket: socket.socket | None = None
+    port_sockets: list[socket.socket] = field(default_factory=list)
 
     def release(self) -> None:
-        if self.port_socket is not None:
-            self.port_socket.close()
-            self.port_socket = None
+        while self.port_sockets:
+            self.port_sockets.pop().close()
 
 
 class Claimer:
@@ -123,11 +123,12 @@ class Claimer:
                 await self._get_image(request.container, say)
             except ImageUnavailable as error:
                 return ClaimRefused(error.code, str(error), error.permanent)
-        if request.port:
-            taken = hold_port(self._host, request.port)
+        ports = [(request.port, "rank 0's rendezvous")] if request.port else []
+        for port, use in [*ports, *((port, "this task") for port in request.ports)]:
+            taken = hold_port(self._host, port, use)
             if isinstance(taken, ClaimRefused):
                 return taken
-            held.port_socket = taken
+            held.port_sockets.append(taken)
         if request.checkpoint_path is not None and not request.explicit_resume:
             probe = partial(look, request.checkpoint_path, request.framework, self._roots)
             try:

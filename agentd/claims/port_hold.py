@@ -1,4 +1,4 @@
-"""The master port, bound from claim to start so that nothing else of this host takes it."""
+"""A port of a task, bound from claim to start so that nothing else of this host takes it."""
 
 import errno
 import socket
@@ -6,9 +6,9 @@ import socket
 from agentd.core.claim import ClaimRefused
 
 
-def hold_port(host: str, port: int) -> "socket.socket | ClaimRefused":
-    """A bound socket that neither listens nor connects: closing it leaves no TIME_WAIT, and the trainer may bind at
-    once.
+def hold_port(host: str, port: int, use: str = "rank 0's rendezvous") -> "socket.socket | ClaimRefused":
+    """A bound socket that neither listens nor connects: closing it leaves no TIME_WAIT, and the task may bind at once.
+    use: what it is meant for.
 
     It does not listen, because a peer that came early would be accepted by the kernel and then reset; refused is what
     rendezvous code retries. The first try leaves SO_REUSEADDR off, since two sockets that both set it may share a port.
@@ -27,6 +27,4 @@ def hold_port(host: str, port: int) -> "socket.socket | ClaimRefused":
             holder.close()
             if error.errno != errno.EADDRINUSE:
                 return ClaimRefused("port_refused", f"port {port} cannot be bound on this host: {error.strerror}")
-    return ClaimRefused(
-        "port_taken", f"port {port}, meant for rank 0's rendezvous, is already used by a process of this host"
-    )
+    return ClaimRefused("port_taken", f"port {port}, meant for {use}, is already used by a process of this host")

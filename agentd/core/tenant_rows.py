@@ -88,4 +88,5 @@ class TenantRows:
             return ["hold", key, row]
         # The same name each time, at every node, so that its end is understood; it leads back to no id.
         masked = f"{node}/hidden-{hashlib.sha256(group_id.encode()).hexdigest()[:16]}/{rest}"
-        return ["hold", masked, None if row is None else {**row, "port": 0}]
+        ports = {"port": 0, **({"ports": []} if row is not None and "ports" in row else {})}
+        return ["hold", masked, None if row is None else {**row, **ports}]

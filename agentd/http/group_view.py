@@ -8,6 +8,8 @@ from agentd.http import checkpoint_view
 from mesh.core.state.shape import Shape, shape_of
 from mesh.core.state.time_limits import limit_of
 from schemas.instants import iso_utc
+from schemas.states import RUNNING, STARTING
+from schemas.task_types import shown_shape
 
 Row = Mapping[str, Any]
 
@@ -18,8 +20,6 @@ def moment(at_ms: int | None) -> str | None:
 
 def summary(group: Row) -> dict[str, Any]:
     """A line of a list."""
-    document = group["document"]
-    training = document.get("training") or {}
     return {
         "group_id": group["group_id"],
         "name": group["name"],
@@ -29,10 +29,7 @@ def summary(group: Row) -> dict[str, Any]:
         "tenant": group["tenant"],
         "user": group["user"],
         "priority": group["priority"],
-        "n_nodes": training.get("n_nodes"),
-        "per_node_gpu": training.get("per_node_gpu"),
-        "gpu_type": training.get("gpu_type"),
-        "framework": training.get("framework"),
+        **shown_shape(group["document"]),
         "nodes": group["nodes"],
         "created_at": moment(group["created_ms"]),
         "started_at": moment(group["started_ms"]),
@@ -41,6 +38,7 @@ def summary(group: Row) -> dict[str, Any]:
         "failure": failure(group["failure"]),
         "restarts": group["restarts"],
         "drains": group.get("drains", 0),
+        "rebuilds": (group.get("rebuild") or {}).get("total", 0),
     }
 
 
@@ -62,7 +60,7 @@ def detail(group: Row, tasks: Iterable[Row]) -> dict[str, Any]:
         "saved": checkpoint_view.newest(group),
         "at_risk": checkpoint_view.at_risk(group),
         "stop_after": checkpoint_view.stop_after(group),
-        "tasks": [task(row) for row in tasks],
+        "tasks": [task(row, group) for row in tasks],
     }
 
 
@@ -87,7 +85,7 @@ def failure(row: Row | None) -> dict[str, Any] | None:
     return told | {"at": moment(row["at_ms"])}
 
 
-def task(row: Row) -> dict[str, Any]:
+def task(row: Row, group: Row) -> dict[str, Any]:
     return {
         "rank": row["rank"],
         "attempt": row["attempt"],
@@ -95,6 +93,7 @@ def task(row: Row) -> dict[str, Any]:
         "status": row["status"],
         "gpus": row["gpus"],
         "port": row["port"] or None,
+        "endpoints": _endpoints(row, group),
         "released": row["released"],
         "exit_code": row["exit_code"],
         "signal": row["signal"],
@@ -104,6 +103,16 @@ def task(row: Row) -> dict[str, Any]:
         "started_at": moment(row["started_ms"]),
         "ended_at": moment(row["ended_ms"]),
     }
+
+
+def _endpoints(row: Row, group: Row) -> dict[str, str]:
+    """Where each declared port of a task that runs is reached; those of other attempts lead nowhere."""
+    addresses: list[str] = group.get("addresses") or []
+    if row["status"] not in (STARTING, RUNNING) or row["attempt"] != group["attempt"] or row["rank"] >= len(addresses):
+        return {}
+    host = addresses[row["rank"]]
+    host = f"[{host}]" if ":" in host else host
+    return {name: f"{host}:{port}" for name, port in (group["document"]["task"].get("ports") or {}).items()}
 
 
 def event(row: Row) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from agentd.paced import paced
 from schemas.errors import HeteroFlowError
 from schemas.rules.checkpoints.at_risk import work_at_risk
 from schemas.rules.permissions import Caller, Permission
+from schemas.task_types import shown_shape
 
 routes = web.RouteTableDef()
 HEARTBEAT_S = 5.0
@@ -34,6 +35,7 @@ _BRIEF_ENTITIES = frozenset(("group", "node", "hold", "meta"))
 _BRIEF_GROUP = (
     "group_id",
     "name",
+    "task_type",
     "status",
     "attempt",
     "user",
@@ -47,7 +49,6 @@ _BRIEF_GROUP = (
     "restarts",
     "ending",
 )
-_BRIEF_SHAPE = ("n_nodes", "per_node_gpu", "gpu_type", "framework")
 _BRIEF_PARTS = {"pending_reason": ("code", "text"), "failure": ("text", "rank")}
 
 
@@ -156,8 +157,7 @@ def _brief_row(entity: str, row: dict[str, Any] | None) -> dict[str, Any] | None
     if entity != "group" or row is None:
         return row
     said = {name: row.get(name) for name in _BRIEF_GROUP}
-    shape = (row.get("document") or {}).get("training") or {}
-    said |= {name: shape.get(name) for name in _BRIEF_SHAPE}
+    said |= shown_shape(row.get("document") or {})
     for name, parts in _BRIEF_PARTS.items():
         part = row.get(name)
         said[name] = part and {key: part.get(key) for key in parts}

@@ -27,6 +27,7 @@ from mesh.client import MeshClient
 from schemas.errors import HeteroFlowError
 from schemas.rules.tfevents.run_state import RunState
 from schemas.states import RUNNING
+from schemas.task_types import TRAINING
 
 log = logging.getLogger(__name__)
 HISTORY_EVERY_S = 10.0
@@ -163,7 +164,8 @@ class NodeTelemetry:
             running_s=since_start_s,
             cards=tuple(task.gpus),
             cpu_percent=seen.cpu_percent,
-            log=seen.log,
+            # A service that nobody asks anything is idle and well: without its log nobody can call it stalled.
+            log=seen.log if group["task_type"] == TRAINING else None,
             cards_quiet=tuple(seen.cards.values()),
             files=seen.files,
             processor=seen.processor,

@@ -31,7 +31,7 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
     if not groups:
         terminal.note("no task group matches" if args.status or args.name else "no task group has been submitted yet")
         return 0
-    head = ("NAME", "STATUS", "GPU", "NODES", "AGE", "RUN", "ID", "WHY")
+    head = ("NAME", "TYPE", "STATUS", "GPU", "NODES", "AGE", "RUN", "ID", "WHY")
     terminal.table(head, [_row(group, now_ms) for group in groups], right=("GPU", "AGE", "RUN"))
     if more:
         terminal.note(f"there are more than {args.limit}; see --limit, --status and --name")
@@ -57,6 +57,7 @@ async def _read(client: "MeshClient", args: argparse.Namespace) -> tuple[list[Gr
 def _row(group: GroupSummary, now_ms: int) -> tuple[str, ...]:
     return (
         group["name"],
+        group["task_type"],
         status_text(group["status"]),
         cards(group),
         folded_nodes(group.get("nodes") or []),

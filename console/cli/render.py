@@ -9,6 +9,7 @@ from console.cli.verb import Verb
 from console.core.rendered_rank import RenderedRank, render
 from console.core.sanitize import sanitize
 from schemas.errors import InvalidInput
+from schemas.task_types import shown_shape
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +21,7 @@ async def _run(args: argparse.Namespace, terminal: Terminal, _: object) -> int:
     checked = checked_document(args)
     if checked.document is None:
         return print_findings(args, terminal, checked)
-    nodes = checked.document["training"]["n_nodes"]
+    nodes = shown_shape(checked.document)["n_nodes"]
     if not 0 <= args.rank < nodes:
         raise InvalidInput(
             "no_such_rank", f"the group has ranks 0 to {nodes - 1}, not {args.rank}", "Name one of them."

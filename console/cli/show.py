@@ -46,26 +46,27 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
 def _facts(group: GroupDetail, now_ms: int) -> list[str]:
     config = group.get("config") or {}
     training, task = config.get("training") or {}, config.get("task") or {}
+    endpoints = [f"{name} {at}" for shown in group.get("tasks") or [] for name, at in shown["endpoints"].items()]
     nodes, each = group.get("n_nodes"), group.get("per_node_gpu")
     world = f"{number(nodes)} nodes x {number(each)} cards"
-    types = training.get("gpu_type")
+    types = group.get("gpu_type")
     reason = short_reason(group)
     facts = [
         ("name", group["name"]),
         ("id", group["group_id"]),
         ("status", status_text(group["status"]) + (f": {reason}" if reason else "")),
         ("attempt", f"{number(group['attempt'])}{_repeats(group)}"),
+        ("type", group["task_type"]),
         ("world", world + (f" of {' or '.join(types)}" if types else "")),
-        ("framework", text_or_dash(group.get("framework"))),
+        *([("framework", text_or_dash(group.get("framework")))] if training else []),
         ("priority", PRIORITY_NAMES.get(group.get("priority", -1), UNKNOWN)),
         (
             "submitted",
             f"{text_or_dash(group.get('created_at'))} ({age(moment_ms(group.get('created_at')), now_ms)} ago)",
         ),
         ("run", run_time(group, now_ms)),
-        ("checkpoints", text_or_dash(training.get("checkpoint_path"))),
-        *_saved(group, now_ms),
-        ("resumed from", text_or_dash((group.get("resume") or {}).get("path"))),
+        *(_saved(group, training, now_ms) if training else []),
+        *([("listens on", ", ".join(endpoints))] if endpoints else []),
         ("command", _command(task.get("command"))),
     ]
     if reference := task.get("image"):
@@ -80,8 +81,8 @@ def _facts(group: GroupDetail, now_ms: int) -> list[str]:
     return [f"{label:<13} {value}" for label, value in facts]
 
 
-def _saved(group: GroupDetail, now_ms: int) -> list[tuple[str, str]]:
-    facts = []
+def _saved(group: GroupDetail, training: dict[str, Any], now_ms: int) -> list[tuple[str, str]]:
+    facts = [("checkpoints", text_or_dash(training.get("checkpoint_path")))]
     if newest := group.get("saved"):
         ago = age(moment_ms(newest.get("saved_at")), now_ms)
         facts.append(("last saved", f"{newest['name']}, {byte_text(newest['bytes'])}, {ago} ago"))
@@ -89,7 +90,7 @@ def _saved(group: GroupDetail, now_ms: int) -> list[tuple[str, str]]:
         facts.append(("at risk", risk["text"]))
     if asked := group.get("stop_after"):
         facts.append(("stops", f"after its next checkpoint, or {text_or_dash(asked.get('deadline_at'))}"))
-    return facts
+    return [*facts, ("resumed from", text_or_dash((group.get("resume") or {}).get("path")))]
 
 
 def _resolved(image: Image | None) -> str:
@@ -100,7 +101,7 @@ def _resolved(image: Image | None) -> str:
 
 
 def _repeats(group: GroupDetail) -> str:
-    counts = {"restarts": group["restarts"], "rollbacks": group["rollbacks"]}
+    counts = {"restarts": group["restarts"], "rebuilds": group["rebuilds"], "rollbacks": group["rollbacks"]}
     parts = [f"{count} {name}" for name, count in counts.items() if count]
     return f" ({', '.join(parts)})" if parts else ""
 

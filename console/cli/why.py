@@ -71,6 +71,9 @@ def _reasons(group: GroupDetail, position: int | None) -> list[str]:
     if group.get("restarts"):
         times = "once" if group["restarts"] == 1 else f"{number(group['restarts'])} times"
         said.append(f"  It was put back into the queue {times}, after a node was lost or the infrastructure failed.")
+    if group.get("rebuilds"):
+        times = "once" if group["rebuilds"] == 1 else f"{number(group['rebuilds'])} times"
+        said.append(f"  It ended by itself and was built again {times}.")
     if group.get("drains"):
         times = "once" if group["drains"] == 1 else f"{number(group['drains'])} times"
         said.append(f"  It was moved {times} off nodes that were drained.")

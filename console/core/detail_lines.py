@@ -155,6 +155,7 @@ def _ranks(group: "Group", known: "GroupStore", ranks: Mapping[int, RankNow], no
 def _basics(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> list[Line]:
     master = row.get("master") or {}
     resume = row.get("resume") or {}
+    rebuilt = f", built again {row['rebuild'].get('total')} times" if row.get("rebuild") else ""
     said = (
         f"{iso_utc(group.created_ms)[:19].replace('T', ' ')} UTC, {age(group.created_ms, now_ms)} ago"
         if group.created_ms
@@ -169,9 +170,13 @@ def _basics(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> 
     )
     facts = [
         ("id", group.id),
+        ("type", group.task_type),
         ("submitted", said),
         ("by", f"{text_or_dash(group.user)}, tenant {text_or_dash(group.tenant)}"),
-        ("attempts", f"{group.attempt}, {group.restarts} restarts, {text_or_dash(row.get('rollbacks'))} rollbacks"),
+        (
+            "attempts",
+            f"{group.attempt}, {group.restarts} restarts, {text_or_dash(row.get('rollbacks'))} rollbacks{rebuilt}",
+        ),
         ("resumed", resumed),
         ("master", f"{master.get('addr') or UNKNOWN}:{master.get('port') or UNKNOWN}" if master else UNKNOWN),
         ("checkpoints", text_or_dash(row.get("checkpoint_path"))),

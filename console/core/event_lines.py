@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from console.store.rows import Event
 
 _BAD = frozenset(("failed", "root_failure", "rank_lost", "node_lost"))
-_WARN = frozenset(("recovering", "rolled_back", "claim_failed", "node_isolated", "requeued", "stopping", "log_lost"))
+_WARN = frozenset(
+    ("recovering", "rolled_back", "claim_failed", "node_isolated", "requeued", "stopping", "log_lost", "rebuilding")
+)
 _GOOD = frozenset(("running", "node_returned", "completed"))
 # One for each rank: of no use in a summary of a few lines.
 _CHATTER = frozenset(("claimed", "rank_started"))

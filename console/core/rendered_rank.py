@@ -10,6 +10,7 @@ from typing import Any
 
 from schemas.rules.frameworks.placement import FILES_IN_CONTAINER, Placement
 from schemas.rules.frameworks.rank import HOST_PATH, REPORT_MODULE, REPORT_PIPE, RankStart, rank_start
+from schemas.task_types import shown_shape
 
 TASK_DIR = "<directory of the task on its node>"
 INTERFACE = "<interface of the node>"
@@ -73,9 +74,10 @@ def files_dir(container: bool) -> str:
 
 def render(document: Mapping[str, Any], rank: int) -> RenderedRank:
     """document: normalised; rank: below its n_nodes."""
-    training, task = document["training"], document["task"]
+    training, task = document.get("training") or {}, document["task"]
     container = "image" in task
-    nodes, cards = training["n_nodes"], training["per_node_gpu"]
+    shape = shown_shape(document)
+    nodes, cards = shape["n_nodes"], shape["per_node_gpu"]
     checkpoint = training.get("checkpoint_path")
     placement = Placement(
         group_id="<group id>",

@@ -74,7 +74,7 @@ def _waits(group: "Group", events: "Sequence[Event]") -> dict[int, int]:
     for event in events:
         if event.kind == "bound" and event.attempt is not None and since is not None:
             begun[event.attempt] = since
-        elif event.kind in ("requeued", "rolled_back", "submitted") and event.at_ms is not None:
+        elif event.kind in ("requeued", "rolled_back", "rebuilding", "submitted") and event.at_ms is not None:
             since = event.at_ms
     return begun
 

@@ -11,6 +11,7 @@ from console.core.format import moment_ms
 from console.core.sanitize import sanitize, sanitize_all
 from schemas.rules.checkpoints.at_risk import AtRisk, work_at_risk
 from schemas.states import TERMINAL
+from schemas.task_types import TRAINING, shown_shape
 
 Raw = Mapping[str, Any]
 
@@ -44,6 +45,7 @@ class Group(NamedTuple):
     ending: str = ""
     # What is computed since then is lost when it ends now; None where nothing runs.
     risk_since_ms: int | None = None
+    task_type: str = TRAINING
 
     @property
     def terminal(self) -> bool:
@@ -80,7 +82,7 @@ def queue_key(group: Group) -> tuple[int, int, str]:
 def group_of_row(row: Raw) -> Group:
     """A row of the feed, or a line of `/task-groups`: the same fields under two spellings of time."""
     document = row.get("document")
-    shape = (document.get("training") or {}) if isinstance(document, dict) else row
+    shape = shown_shape(document) if isinstance(document, dict) else row
     reason = row.get("pending_reason")
     failure = row.get("failure")
     reason = reason if isinstance(reason, dict) else {}
@@ -110,6 +112,7 @@ def group_of_row(row: Raw) -> Group:
         restarts=_whole(row.get("restarts")) or 0,
         ending=_text(row.get("ending")),
         risk_since_ms=_risk_since_ms(row),
+        task_type=_text(row.get("task_type")) or TRAINING,
     )
 
 

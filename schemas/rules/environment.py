@@ -8,6 +8,7 @@ from typing import Any
 
 from schemas.rules.frameworks.placement import FILES_IN_CONTAINER, Given
 from schemas.rules.hyper_params import ALL_AS_JSON, AS_FILE, FILE_NAME, as_json, needs_file, variable_name
+from schemas.task_types import CONTAINER, INFERENCE, type_of
 
 # torchrun ignores MASTER_ADDR, NNODES and the like; without the PET_ twins a bare `torchrun train.py` makes each node a
 # world of its own, both write one checkpoint, and every exit code is 0.
@@ -29,6 +30,7 @@ PLATFORM_NAMES: dict[str, str] = {
     "PET_RDZV_CONF": f"for torchrun: give up a rendezvous after {RENDEZVOUS_TIMEOUT_S} s instead of 900",
     "HETEROFLOW_GROUP_ID": "id of the task group",
     "HETEROFLOW_ATTEMPT": "attempt, from 1",
+    "HETEROFLOW_ADDRESS": "address of this node (with task.ports)",
     "HETEROFLOW_CHECKPOINT_PATH": "where to write checkpoints (with checkpoint_path)",
     "HETEROFLOW_TB_DIR": "where to write TensorBoard event files: tb_logs in it (with checkpoint_path)",
     "HETEROFLOW_DATASET_PATH": "where the dataset is (with dataset_path)",
@@ -63,6 +65,7 @@ FRAMEWORK_NAMES: dict[str, str] = {
 }
 # What the platform sets unless task.env says otherwise: no rank meets another by them.
 DEFAULT_NAMES: dict[str, str] = {
+    "PORT": "the port of task.ports, where there is one alone",
     "PYTHONPATH": "where heteroflow_report is; what task.env or the image says comes behind it",
     "OMP_NUM_THREADS": "task.cpus shared by the processes of a node, at least 1 (with task.cpus)",
     "NCCL_SOCKET_IFNAME": "several nodes: the interface of this node that leads to MASTER_ADDR, with = before it",
@@ -84,6 +87,13 @@ DEFAULT_NAMES: dict[str, str] = {
     "PRTE_MCA_prte_default_hostfile": "the same for Open MPI 5",
 }
 _OTHER_VENDORS = frozenset(("GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"))
+# Each of task.ports by its name.
+PORT_PREFIX = "HETEROFLOW_PORT_"
+# What ranks of these types are told of one another; only training has launchers that would read the rest.
+_OF_TYPE = {
+    INFERENCE: ("MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK"),
+    CONTAINER: ("NNODES", "NODE_RANK"),
+}
 RESERVED_PREFIXES = ("HETEROFLOW_", "PET_", "PADDLE_", "TORCHELASTIC_")
 
 
@@ -121,17 +131,26 @@ def rank_environment(
     simulated_gpus: bool = False,
     given: Given | None = None,
     files_dir: str = FILES_IN_CONTAINER,
+    address: str | None = None,
 ) -> dict[str, str]:
     """document: normalised; gpus: UUIDs of this rank's cards; the paths are those the task sees; given: what the
-    framework adds.
+    framework adds; address: of this rank's node, where it is known.
 
     User variables come over defaults alone. RANK and LOCAL_RANK are never set: they belong to processes, not to nodes.
     """
     task, given = document.get("task") or {}, given or Given()
     hyper_params: Mapping[str, str] = (document.get("training") or {}).get("hyper_params") or {}
-    environment: dict[str, str] = {**given.defaults, **(task.get("env") or {})}
+    ports: Mapping[str, int] = task.get("ports") or {}
+    environment: dict[str, str] = dict(given.defaults)
+    if len(ports) == 1:
+        environment["PORT"] = str(*ports.values())
+    environment |= task.get("env") or {}
     environment |= {variable_name(key): value for key, value in sorted(hyper_params.items())}
-    environment |= _orchestration(rank, n_nodes, per_node_gpu, master_addr, master_port)
+    told = _orchestration(rank, n_nodes, per_node_gpu, master_addr, master_port)
+    environment |= {name: told[name] for name in _OF_TYPE.get(type_of(document), tuple(told))}
+    environment |= {f"{PORT_PREFIX}{name.upper()}": str(port) for name, port in ports.items()}
+    if ports and address is not None:
+        environment["HETEROFLOW_ADDRESS"] = address
     environment |= {"HETEROFLOW_GROUP_ID": group_id, "HETEROFLOW_ATTEMPT": str(attempt)}
     environment |= given.env
     if needs_file(hyper_params, task.get("env") or {}):

@@ -11,10 +11,11 @@ from schemas.rules.allowed_paths import DEFAULT_ALLOWED_PATHS, host_path
 from schemas.rules.frameworks import FRAMEWORKS
 from schemas.rules.guards import command_findings
 from schemas.task_group.encode import encode_document
-from schemas.task_group.fields import DEFAULT_STOP_GRACE_S, SECTIONS, Later, Refused
+from schemas.task_group.fields import DEFAULT_STOP_GRACE_S, OF_TRAINING, REQUIRED_PARTS, SECTIONS, Later, Refused
 from schemas.task_group.readers import ABSENT, is_null, refuse, shown
 from schemas.task_group.relations import contradictions, host_findings, warnings_of
 from schemas.task_group.unknown import unknown_field
+from schemas.task_types import TASK_TYPES, TRAINING, part_of, type_of
 
 UNKNOWN_MAX = 30  # of one section: a foreign file of 10,000 keys is told once, and spelling is compared within budget
 
@@ -36,16 +37,25 @@ def check_task_group(raw: object, extra_allowed_paths: Sequence[str] = ()) -> Ch
         return Checked(
             None, [Finding("invalid_document", "", message, "Write name, task_type, training and task.")], []
         )
-    document = _section("", raw, found)
-    for name in ("training", "task"):
-        if name in raw and raw[name] is not None:
+    kind = _kind(raw)
+    document = _section("", raw, found, kind)
+    for name in (kind, "task"):
+        if name in raw and not is_null(raw[name], name, found):
             part = raw[name]
             if isinstance(part, Mapping):
-                document[name] = _section(name, part, found)
+                document[name] = _section(name, part, found, kind)
             else:
                 refuse(found, name, f"must be a mapping, not {shown(part)}", f"Write the fields of {name} below it.")
-    found += contradictions(document, (*DEFAULT_ALLOWED_PATHS, *extra_allowed_paths))
-    errors, warnings = command_findings(document.get("training", {}), document.get("task", {}), _framework(raw))
+    for name in TASK_TYPES:
+        if name in raw and name != kind:
+            hint = f"Remove {name}, or write task_type: {name}."
+            refuse(found, name, f"is of another type: this is task_type: {kind}", hint, "not_for_type")
+    found += contradictions(document, (*DEFAULT_ALLOWED_PATHS, *extra_allowed_paths), kind)
+    errors, warnings = (
+        command_findings(document.get(TRAINING, {}), document.get("task", {}), _framework(raw))
+        if kind == TRAINING
+        else ([], [])
+    )
     found += errors
     if not found:
         _fill(document)
@@ -80,18 +90,27 @@ def task_findings(document: Mapping[str, Any]) -> list[Finding]:
     if not isinstance(raw, Mapping):
         refuse(found, "task", f"must be a mapping, not {shown(raw)}", "")
         return found
-    task = _section("task", raw, found)
+    task = _section("task", raw, found, type_of(document))
     training = document.get("training")
     found += host_findings(training if isinstance(training, Mapping) else {}, task)
     return _sorted(found)
 
 
-def _section(name: str, raw: Mapping[Any, Any], found: list[Finding]) -> dict[str, Any]:
+def _kind(raw: Mapping[Any, Any]) -> str:
+    """Where it names none that there is, the one whose section is there."""
+    if (named := type_of(raw)) in TASK_TYPES and "task_type" in raw:
+        return named
+    there = [name for name in TASK_TYPES if name in raw]
+    return there[0] if len(there) == 1 else TRAINING
+
+
+def _section(name: str, raw: Mapping[Any, Any], found: list[Finding], kind: str) -> dict[str, Any]:
     section = SECTIONS[name]
-    subsections = ("training", "task") if not name else ()
+    subsections = (*TASK_TYPES, "task") if not name else ()
+    required_here = (*section.required, kind) if not name and kind in REQUIRED_PARTS else section.required
     dot = f"{name}." if name else ""
     unknown = sorted((key for key in raw if key not in section.fields and key not in subsections), key=shown)
-    told = [unknown_field(name, key) for key in unknown[:UNKNOWN_MAX]]
+    told = [unknown_field(name, key, kind) for key in unknown[:UNKNOWN_MAX]]
     found += [finding for finding, _ in told]
     meant = [field for _, field in told]
     if len(unknown) > UNKNOWN_MAX:
@@ -101,16 +120,16 @@ def _section(name: str, raw: Mapping[Any, Any], found: list[Finding]) -> dict[st
             f"has {len(unknown) - UNKNOWN_MAX} more unknown fields",
             "Is this the right file?",
         )
-    for required in section.required:
+    for required in required_here:
         if required not in raw and f"{dot}{required}" not in meant:
-            refuse(found, f"{dot}{required}", "is missing", _missing_hint(f"{dot}{required}"), "missing_field")
-        elif required in raw and required in subsections:
-            is_null(raw[required], required, found)
+            refuse(found, f"{dot}{required}", "is missing", _missing_hint(f"{dot}{required}", kind), "missing_field")
     document: dict[str, Any] = {}
     for key, reader in section.fields.items():
         if key not in raw:
             continue
         path = f"{dot}{key}"
+        if kind == TRAINING and path in OF_TRAINING:
+            reader = OF_TRAINING[path]
         if isinstance(reader, Later):
             refuse(found, path, "is not supported yet in this version", reader.instead, "not_supported_yet")
         elif isinstance(reader, Refused):
@@ -128,7 +147,7 @@ def _framework(raw: Mapping[Any, Any]) -> str:
 
 
 _MISSING_HINTS = {
-    "task_type": "Write task_type: training.",
+    "task_type": f"Write one of {', '.join(TASK_TYPES)}.",
     "task.command": "Name the program to run: without one a task does nothing and exits 0.",
     "task.gpu_required": "Write the number of cards of one node, the same as training.per_node_gpu.",
     "training.framework": f"Write one of {', '.join(FRAMEWORKS)}.",
@@ -137,7 +156,9 @@ _MISSING_HINTS = {
 }
 
 
-def _missing_hint(path: str) -> str:
+def _missing_hint(path: str, kind: str) -> str:
+    if path == "task.gpu_required" and kind != TRAINING:
+        return "Write the number of cards of one node; 0 is none."
     return _MISSING_HINTS.get(path, f"Add {path}.")
 
 
@@ -146,13 +167,20 @@ def _fill(document: dict[str, Any]) -> None:
     Paths are kept as the host has them; an agent shows them to a container in its own terms."""
     document.setdefault("priority", "normal")
     document.setdefault("on_isolation", "stop")
-    training, task = document["training"], document["task"]
-    if "resume_from_checkpoint" in training:
-        training["resume_from_checkpoint"] = host_path(training["resume_from_checkpoint"], training)
-    training["world_size"] = training["n_nodes"] * training["per_node_gpu"]
+    kind, task = type_of(document), document["task"]
+    if kind == TRAINING:
+        _fill_training(document[TRAINING])
+    else:
+        document[kind] = {"n_nodes": 1, **part_of(document)}
     task.setdefault("stop_grace_s", DEFAULT_STOP_GRACE_S)
     if "image" in task:
         task.setdefault("pull", "missing")
+
+
+def _fill_training(training: dict[str, Any]) -> None:
+    if "resume_from_checkpoint" in training:
+        training["resume_from_checkpoint"] = host_path(training["resume_from_checkpoint"], training)
+    training["world_size"] = training["n_nodes"] * training["per_node_gpu"]
 
 
 def _sorted(found: Iterable[Finding]) -> list[Finding]:

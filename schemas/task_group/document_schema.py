@@ -2,6 +2,7 @@
 
 from schemas.task_group.fields import SECTIONS, Later, Refused
 from schemas.task_group.readers import Schema, schema_of_reader
+from schemas.task_types import CONTAINER, INFERENCE, TRAINING
 
 
 def _section(name: str) -> Schema:
@@ -23,6 +24,10 @@ def _section(name: str) -> Schema:
 
 DOCUMENT: Schema = {
     **_section(""),
+    "anyOf": [
+        {"properties": {"task_type": {"enum": [TRAINING]}}, "required": [TRAINING]},
+        {"properties": {"task_type": {"enum": [INFERENCE, CONTAINER]}}},
+    ],
     "description": "A task group. Fields that contradict one another are refused with every finding at once.",
     "examples": [
         {
@@ -35,6 +40,12 @@ DOCUMENT: Schema = {
                 "checkpoint_path": "/data/ckpt/train",
             },
             "task": {"command": "torchrun train.py", "gpu_required": 2},
-        }
+        },
+        {
+            "name": "llama chat",
+            "task_type": "inference",
+            "inference": {"gpu_type": "H100"},
+            "task": {"command": "vllm serve /data/llama --port $PORT", "gpu_required": 1, "ports": {"http": 8000}},
+        },
     ],
 }

@@ -14,8 +14,10 @@ from schemas.rules.guards import LAUNCHERS
 from schemas.rules.hyper_params import KEY, KEY_MAX, KEYS_MAX, VALUE_MAX
 from schemas.states import ISOLATION_KEEP, ISOLATION_STOP, PRIORITIES
 from schemas.task_group import container, readers
+from schemas.task_group.ports import ports
 from schemas.task_group.readers import Reader, shaped
 from schemas.task_group.recovery import recovery
+from schemas.task_types import CONTAINER, INFERENCE, TASK_TYPES, TRAINING
 
 YEAR_S = 366 * 86_400
 DEFAULT_STOP_GRACE_S = 60
@@ -92,19 +94,14 @@ class Section:
 
 
 _REMOVE = "Remove it for now."
+_GPU_TYPE = readers.listed(readers.text(128), 16, one_alone=True)
 _IN_SCRIPT = "Do it in the script or its command for now."
 
 TOP = Section(
-    required=("name", "task_type", "training", "task"),
+    required=("name", "task_type", "task"),
     fields={
         "name": name,
-        "task_type": readers.choice(
-            "training",
-            later={
-                "inference": "Only task_type: training runs in this version.",
-                "container": "Only task_type: training runs in this version; with n_nodes: 1 it runs any program.",
-            },
-        ),
+        "task_type": readers.choice(*TASK_TYPES),
         "priority": readers.choice(*PRIORITIES),
         "tenant": readers.text(64),
         "on_isolation": readers.choice(ISOLATION_STOP, ISOLATION_KEEP),
@@ -118,7 +115,6 @@ TOP = Section(
         "notes": readers.text(4096, lines=True),
         "max_retries": readers.WholeNumber(0, 1_000_000),
         "preemptible": readers.truth,
-        "inference": Later("Only task_type: training runs in this version."),
     },
     elsewhere={"type": "task_type", "job_type": "task_type", "queue": "priority", "title": "name"},
     advice={
@@ -133,7 +129,7 @@ TOP = Section(
     },
 )
 
-TRAINING = Section(
+TRAINING_PART = Section(
     required=("framework", "n_nodes", "per_node_gpu"),
     fields={
         "framework": readers.choice(*FRAMEWORKS),
@@ -141,7 +137,7 @@ TRAINING = Section(
         "world_size": readers.WholeNumber(1, NODES_MAX * GPUS_PER_NODE_MAX),
         "n_nodes": readers.WholeNumber(1, NODES_MAX),
         "per_node_gpu": readers.WholeNumber(1, GPUS_PER_NODE_MAX),
-        "gpu_type": readers.listed(readers.text(128), 16, one_alone=True),
+        "gpu_type": _GPU_TYPE,
         "topology": Later("Placement packs nodes by itself. " + _REMOVE),
         "checkpoint_path": readers.absolute_path,
         "checkpoint_interval": readers.WholeNumber(1, 30 * 86_400),
@@ -203,7 +199,7 @@ TASK = Section(
             256,
             128,
         ),
-        "gpu_required": readers.WholeNumber(1, GPUS_PER_NODE_MAX),
+        "gpu_required": readers.WholeNumber(0, GPUS_PER_NODE_MAX),
         "working_dir": readers.absolute_path,
         "stop_grace_s": readers.WholeNumber(0, 3600),
         "cpus": container.cpus,
@@ -218,7 +214,7 @@ TASK = Section(
         "mounts": container.mounts,
         "user": container.user,
         "read_only_root": readers.truth,
-        "ports": Later("Tasks share the network of their node: listen on any port, none is mapped. " + _REMOVE),
+        "ports": ports,
         "max_retries": readers.WholeNumber(0, 1_000_000),
         "preemptible": readers.truth,
         "entry_point": Refused(
@@ -260,4 +256,40 @@ TASK = Section(
 # Without an image there is no container that could have them.
 CONTAINER_FIELDS = ("cpus", "memory", "shm_size", "ulimits", "pull", "mounts", "user", "read_only_root")
 
-SECTIONS: dict[str, Section] = {"": TOP, "training": TRAINING, "task": TASK}
+_SHAPE: dict[str, Reader | Later | Refused] = {"n_nodes": readers.WholeNumber(1, NODES_MAX), "gpu_type": _GPU_TYPE}
+_CARDS = "use task.gpu_required: the cards of one node"
+INFERENCE_PART = Section(
+    fields={
+        **_SHAPE,
+        "model": readers.text(256),
+        "autoscale": Later("Submit one group per replica."),
+        "sleep": Later("Stop the group where its cards are needed. " + _REMOVE),
+        "health": Later("End the program where it is not healthy: the group is built again then."),
+    },
+    elsewhere=dict.fromkeys(("num_nodes", "nnodes", "nodes"), "n_nodes"),
+    advice={
+        **dict.fromkeys(("per_node_gpu", "gpu_per_node", "gpus_per_node", "gpus"), _CARDS),
+        "ports": "use task.ports",
+        "port": "use task.ports",
+        **dict.fromkeys(("replicas", "num_replicas", "min_replicas", "max_replicas"), "submit one group per replica"),
+    },
+)
+CONTAINER_PART = Section(
+    fields=_SHAPE,
+    elsewhere=dict.fromkeys(("num_nodes", "nnodes", "nodes", "replicas"), "n_nodes"),
+    advice={
+        **dict.fromkeys(("per_node_gpu", "gpu_per_node", "gpus_per_node", "gpus"), _CARDS),
+        **dict.fromkeys(("image", "command", "env"), "it belongs in task"),
+    },
+)
+
+SECTIONS: dict[str, Section] = {
+    "": TOP,
+    TRAINING: TRAINING_PART,
+    INFERENCE: INFERENCE_PART,
+    CONTAINER: CONTAINER_PART,
+    "task": TASK,
+}
+REQUIRED_PARTS = frozenset((TRAINING,))
+# A rank of a training without cards would train nothing.
+OF_TRAINING: dict[str, Reader] = {"task.gpu_required": readers.WholeNumber(1, GPUS_PER_NODE_MAX)}

@@ -15,20 +15,25 @@ from schemas.rules.host_paths import host_path_refusal
 from schemas.rules.host_variables import host_variable_refusal
 from schemas.rules.hyper_params import ENVIRONMENT_MAX, collisions, environment_bytes, variable_name
 from schemas.task_group.fields import CONTAINER_FIELDS
+from schemas.task_types import CONTAINER, INFERENCE, TRAINING, type_of
 
 _ALLOW_HINT = "Choose a directory under one of them; an operator adds more with --allow-path."
 _HOST_HINT = "Mount a directory of data or code; nothing of the host itself is given to a task."
+_UNASKED = {
+    INFERENCE: "Remove it: an inference group is built again by itself.",
+    CONTAINER: "Remove it: a container runs once; repeat it with heteroflow resubmit.",
+}
 _SAYS_NOTHING = frozenset("train training test job run exp experiment final new tmp model".split())
 
 
-def contradictions(document: Mapping[str, Any], allowed_paths: Sequence[str]) -> list[Finding]:
+def contradictions(document: Mapping[str, Any], allowed_paths: Sequence[str], kind: str) -> list[Finding]:
     training, task = document.get("training", {}), document.get("task", {})
     return [
         *_shape(training, task),
         *_paths(training, allowed_paths),
         *_container(training, task, allowed_paths),
         *_variables(training, task),
-        *_preemption(document),
+        *_preemption(document, kind),
     ]
 
 
@@ -115,9 +120,16 @@ def _variables(training: Mapping[str, Any], task: Mapping[str, Any]) -> list[Fin
     return found
 
 
-def _preemption(document: Mapping[str, Any]) -> list[Finding]:
+def _preemption(document: Mapping[str, Any], kind: str) -> list[Finding]:
     found = []
     for path, holder in _everywhere(document):
+        if kind != TRAINING:
+            # Who asks for retries or preemption of these means something by it, and would wait for it in vain.
+            for name in ("preemptible", "max_retries"):
+                if holder.get(name):
+                    message = f"{path}{name} of {kind} is not supported yet in this version"
+                    found.append(Finding("not_supported_yet", f"{path}{name}", message, _UNASKED[kind]))
+            continue
         if holder.get("preemptible") is True:
             message = f"{path}preemptible: training is never preempted and never preempts"
             found.append(Finding("not_for_training", f"{path}preemptible", message, "Remove it."))
@@ -137,7 +149,7 @@ def warnings_of(document: Mapping[str, Any]) -> list[Finding]:
         found.append(Finding(code, path, message, hint))
 
     for path, holder in _everywhere(document):
-        if "max_retries" in holder:
+        if "max_retries" in holder and type_of(document) == TRAINING:
             warn(
                 "no_effect",
                 f"{path}max_retries",

@@ -4,6 +4,7 @@ too."""
 from collections import Counter
 from typing import Any
 
+from mesh.core.state.bind import ports_of
 from mesh.core.state.keys import attempt_prefix, ended_key, hold_key, request_key, task_key
 from mesh.core.state.shape import Shape, shape_of
 from mesh.core.state.store import StateStore
@@ -23,6 +24,7 @@ from schemas.states import (
     STARTING,
     TERMINAL,
 )
+from schemas.task_types import ENDLESS
 
 
 def violations(store: StateStore) -> list[str]:
@@ -54,7 +56,7 @@ def _cards(found: list[str], store: StateStore, holds: dict[str, Any]) -> None:
     seen: dict[tuple[str, Any], str] = {}
     for key, hold in holds.items():
         node = key.split("/", 1)[0]
-        things = [("card", uuid) for uuid in hold["gpus"]] + ([("port", hold["port"])] if hold["port"] else [])
+        things = [("card", uuid) for uuid in hold["gpus"]] + [("port", port) for port in ports_of(hold)]
         for thing in things:
             owner = seen.setdefault((node, thing), key)
             if owner != key:
@@ -139,6 +141,10 @@ def _group(found: list[str], store: StateStore, group_id: str, row: dict[str, An
         found.append(f"{group_id} is running with ranks {dict(statuses)}")
     if status == "completed" and any((task["status"], task["exit_code"]) != (EXITED, 0) for task in tasks):
         found.append(f"{group_id} completed without every rank at exit 0")
+    if status == "completed" and row["task_type"] in ENDLESS:
+        found.append(f"{group_id} is {row['task_type']} and completed")
+    if row.get("rebuild") and row["task_type"] not in ENDLESS:
+        found.append(f"{group_id} is {row['task_type']} and was built again after a failure")
     if status == "failed" and not row["failure"]:
         found.append(f"{group_id} failed without a failure")
     if any(task["order"] == ORDER_START and task["status"] not in (STARTING, RUNNING) for task in tasks):

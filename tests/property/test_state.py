@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from mesh.core.state.dict_store import DictStore
 from mesh.core.state.reducer import apply
+from mesh.core.state.shape import Shape, shape_of
 from schemas.commands import COMMANDS
 from schemas.limits import RETENTION_LEAST_MS
 from schemas.states import GROUP_MOVES, TERMINAL
+from schemas.task_types import ENDLESS
 from tests.property.state_invariants import violations
 from tests.unit.state.world import World, document
 
@@ -172,6 +174,11 @@ class History:
             over["image"] = "team/pt:1"
         if c in (4, 5):
             over |= {"deadline_s": 200, "max_wait_s": 400, "recovery": {"max_restarts": c - 4, "on": ["nccl_init"]}}
+        if c in (6, 7):
+            over["task_type"] = ("container", "inference")[a < 5]
+            over.pop("checkpoint_path", None)
+        if b in (3, 6):
+            over["ports"] = {"http": 20_000 + a % 3}
         request: dict[str, Any] = {"request": {"client": f"c{a % 2}", "id": f"k-{c}", "digest": "d"}} if c > 4 else {}
         outcome = self.world.try_submit(document(1 + a % 3, b % 3, **over), **request)
         if outcome.ok and outcome.data["group_id"] not in self.groups:
@@ -235,15 +242,16 @@ class History:
         if not pending:
             return
         row = self.world.group(pending[a % len(pending)])
-        body = row["document"]["training"]
+        shape = shape_of(row["document"])
+        assert isinstance(shape, Shape)
         ranks = [
             {
                 "rank": rank,
                 "node": node,
-                "gpus": [f"GPU-{node}-{(c + at) % 2}" for at in range(body["per_node_gpu"])],
+                "gpus": [f"GPU-{node}-{(c + at) % 2}" for at in range(shape.per_node_gpu)],
                 "port": 0,
             }
-            for rank, node in enumerate((NODES + NODES)[b % 3 : b % 3 + body["n_nodes"] + (b == 7)])
+            for rank, node in enumerate((NODES + NODES)[b % 3 : b % 3 + shape.n_nodes + (b == 7)])
         ]
         ranks[0]["port"] = 20_000 + c
         self.world.do("BindGroup", group_id=row["group_id"], attempt=row["attempt"] + (c != 7), placements=ranks)
@@ -317,10 +325,14 @@ def test_every_history_can_be_brought_to_an_end(steps):
             world.seqs.clear()
             history.rejoin(node, truthful=True)
         world.join(node, len(row["gpus"]), uid=row["uid"], runtime=row["runtime"])
-    for _ in range(80):
+    for at in range(80):
         for group_id in history.groups:
             if history.seen[group_id] == "paused":
                 world.do("ResumeGroup", group_id=group_id, by="ada")
+        if at == 5:  # they end in no other way
+            for group_id, row in world.store.scan("group"):
+                if row["task_type"] in ENDLESS and row["status"] not in TERMINAL:
+                    assert world.do("StopGroup", group_id=group_id, by="op").ok
         world.control(61_000)
         obey_all(history)
         history.check()

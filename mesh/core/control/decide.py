@@ -84,7 +84,9 @@ def _worth_planning(view: View, now: Now, memory: Memory, stamp_now_ms: int) -> 
     """The same picture gives the same plan, but for nodes that rest and for numbers not told yet."""
     if memory.planned is None or memory.planned[0] != view.idx or now.mono_ms - memory.planned[1] >= REASON_NUMBERS_MS:
         return True
-    return stamp_now_ms - _newest_penalty_ms(view) <= PENALTY_FRESH_MS + REASON_NUMBERS_MS
+    if stamp_now_ms - _newest_penalty_ms(view) <= PENALTY_FRESH_MS + REASON_NUMBERS_MS:
+        return True
+    return any(0 <= stamp_now_ms - group.not_before_ms <= REASON_NUMBERS_MS for group in view.waiting.values())
 
 
 def _newest_penalty_ms(view: View) -> int:

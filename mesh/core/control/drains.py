@@ -39,10 +39,11 @@ def _turn(window: dict[str, Any], now_ms: int) -> str | None:
 
 
 def _leaving(view: View, node_id: str, due: bool) -> Commands:
-    """Nothing of an attempt in `scheduling` has run yet, so it need not wait for the deadline."""
+    """Nothing of an attempt in `scheduling` has run yet, so it need not wait for the deadline; and what never ends by
+    itself gains nothing by waiting."""
     commands: Commands = []
-    for group_id, attempt in view.groups_on(node_id):
+    for group_id, attempt, endless in view.groups_on(node_id):
         young = view.attempts.get(group_id)
-        if due or (young is not None and young.status == SCHEDULING):
+        if due or endless or (young is not None and young.status == SCHEDULING):
             commands.append(command("MoveGroup", group_id=group_id, attempt=attempt, node_id=node_id))
     return commands

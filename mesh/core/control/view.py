@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mesh.core.sched.view import Card, MeshView, NodeView, Waiting
+from mesh.core.state.bind import ports_of
 from mesh.core.state.pause import KEY as PAUSE
 from mesh.core.state.shape import shape_of
 from mesh.core.state.time_limits import Limit, limit_of
@@ -31,7 +32,7 @@ from schemas.states import (
 class Attempt:
     """A group in `scheduling` or `starting`. nodes: by rank; in_container: its claims get an image; probe: what rank
     0's claim found; views: what the claims saw of the checkpoints, each once; resume: the document's own path;
-    needs_addresses: its ranks must know each other's."""
+    needs_addresses: its ranks, or who looks for their ports, must know each one's."""
 
     group_id: str
     name: str
@@ -132,13 +133,18 @@ class View:
         holds = self._holds.get(node_id, {}).values()
         taken = {uuid for hold in holds for uuid in hold["gpus"]}
         cards = tuple(Card(*item) for item in node["cards"])
+        endless = [hold for hold in holds if hold.get("endless") and hold["state"] == HELD]
+        kept = {uuid for hold in endless for uuid in hold["gpus"]}
         return NodeView(
             node_id=node_id,
             ready=node["ready"],
             cards=cards,
             free=tuple(card for card in cards if card.uuid not in taken),
             cleaning=sum(len(hold["gpus"]) for hold in holds if hold["state"] == RELEASING),
-            ports=frozenset(hold["port"] for hold in holds if hold["port"]),
+            ports=frozenset(port for hold in holds for port in ports_of(hold)),
+            endless=tuple(card for card in cards if card.uuid in kept),
+            endless_ports=frozenset(port for hold in endless for port in ports_of(hold)),
+            tasks=len(holds),
             penalty_score=node["penalty"]["score"],
             penalty_ms=node["penalty"]["at_ms"],
             containers=node["containers"],
@@ -153,10 +159,14 @@ class View:
     def is_empty(self, node_id: str) -> bool:
         return not self._holds.get(node_id)
 
-    def groups_on(self, node_id: str) -> list[tuple[str, int]]:
-        """(group, attempt) of ranks that are neither ending nor over."""
-        held = (key.split("/") for key, hold in sorted(self._holds.get(node_id, {}).items()) if hold["state"] == HELD)
-        return list(dict.fromkeys((group_id, int(attempt)) for _, group_id, attempt, _ in held))
+    def groups_on(self, node_id: str) -> list[tuple[str, int, bool]]:
+        """(group, attempt, whether it never ends by itself) of ranks that are neither ending nor over."""
+        found: dict[tuple[str, int, bool], None] = {}
+        for key, hold in sorted(self._holds.get(node_id, {}).items()):
+            _, group_id, attempt, _ = key.split("/")
+            if hold["state"] == HELD:
+                found[group_id, int(attempt), bool(hold.get("endless"))] = None
+        return list(found)
 
     def newest_stamp_ms(self) -> int:
         """Of the leaders' stamps kept in nodes and limits: no leader's time is before it."""
@@ -230,6 +240,9 @@ class View:
                 in_container=shape.in_container,
                 reason=row["pending_reason"],
                 tenant=str(row.get("tenant") or ""),
+                ports=shape.ports,
+                not_before_ms=(row.get("rebuild") or {}).get("not_before_ms", 0),
+                avoid=(row.get("rebuild") or {}).get("avoid"),
             )
             return
         self.attempts[group_id] = Attempt(
@@ -246,7 +259,7 @@ class View:
             tries=row["phase_deadline_tries"],
             in_container=shape.in_container,
             views=tuple(row.get("views") or ()),
-            needs_addresses=shape.n_nodes > 1 and shape.framework in NEED_ADDRESSES,
+            needs_addresses=bool(shape.ports) or (shape.n_nodes > 1 and shape.framework in NEED_ADDRESSES),
         )
 
     def _task(self, key: str, row: dict[str, Any] | None) -> None:

@@ -7,7 +7,7 @@ group that cannot be placed keeps every node it could use, and those behind it g
 from typing import Any
 
 from mesh.core.sched.pool import Pool, free_port, seat_of
-from mesh.core.sched.reasons import Tally, in_line, nodes_missing, paused, tally, too_small, why_waiting
+from mesh.core.sched.reasons import Tally, endless, in_line, nodes_missing, paused, tally, too_small, why_waiting
 from mesh.core.sched.view import Bind, Key, MeshView, Plan, Waiting
 
 BINDS_PER_PASS = 64  # a pass stays short; the next one follows at once
@@ -30,6 +30,8 @@ def plan(view: MeshView, now_ms: int) -> Plan:
     for group in queue:
         if len(binds) == BINDS_PER_PASS:
             break
+        if group.not_before_ms > now_ms:
+            continue  # its reason says so; it keeps nobody's place
         bind = _place(pool, group)
         if bind is not None:
             binds.append(bind)
@@ -42,6 +44,9 @@ def plan(view: MeshView, now_ms: int) -> Plan:
             continue
         if group.n_nodes > ready:
             reasons[group.group_id] = nodes_missing(pool, group, ever, ready)
+            continue
+        if group.n_nodes > pool.by_itself(key):
+            reasons[group.group_id] = endless(pool, group)
             continue
         if len(reasons) >= EXPLAINED:
             reasons[group.group_id] = in_line()
@@ -63,7 +68,7 @@ def _place(pool: Pool, group: Waiting) -> Bind | None:
         return None
     attempt = group.attempt + 1
     by_index = group.n_nodes * group.per_node_gpu > CARDS_BY_UUID
-    port = free_port(ranks[0][0].ports, group.group_id, attempt)
+    port = free_port(ranks[0][0].ports, group.group_id, attempt)  # the declared ones are taken by now
     ranks[0][0].ports.add(port)
     return Bind(
         group.group_id,

@@ -32,11 +32,19 @@ class Seat:
     free_by_type: dict[str, int]
     cleaning: int
     ports: set[int]
+    endless_by_type: dict[str, int]
+    endless_ports: frozenset[int]
+    tasks: int
     keeper: Waiting | None = None
 
     def could_take(self, types: tuple[str, ...], key: Key) -> bool:
         """With nothing else on it. types: one option of the key's."""
         return self.containers == key[2] and self.all_of(types) >= key[1]
+
+    def could_take_by_itself(self, types: tuple[str, ...], key: Key) -> bool:
+        """Once everything there has ended that ends by itself."""
+        left = self.all_of(types) - _count(self.endless_by_type, types)
+        return self.could_take(types, key) and left >= key[1] and self.endless_ports.isdisjoint(key[3])
 
     def all_of(self, types: tuple[str, ...]) -> int:
         return _count(self.total, types)
@@ -70,6 +78,9 @@ def seat_of(node: NodeView, now_ms: int) -> Seat:
         free_by_type=_by_type(node.free),
         cleaning=node.cleaning,
         ports=set(node.ports),
+        endless_by_type=_by_type(node.endless),
+        endless_ports=node.endless_ports,
+        tasks=node.tasks,
     )
 
 
@@ -79,6 +90,7 @@ class Pool:
     _kinds: list[str] = field(init=False)
     _reserved: set[Key] = field(default_factory=set)
     _capacity: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    _by_itself: dict[Key, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._kinds = sorted({kind for seat in self.seats for kind in seat.total})
@@ -87,7 +99,8 @@ class Pool:
         """Types the mesh does not have make no difference: without them there are few different requests, however long
         the queue."""
         known = tuple(kind for kind in group.gpu_types if kind in self._kinds)
-        return (known if known or not group.gpu_types else ("",), group.per_node_gpu, group.in_container)
+        types = known if known or not group.gpu_types else ("",)
+        return (types, group.per_node_gpu, group.in_container, group.ports)
 
     def options(self, key: Key) -> Iterator[tuple[str, ...]]:
         """The card types to try for a whole gang, best first. One gang gets one type, unless it named none and no
@@ -109,6 +122,19 @@ class Pool:
             )
         return known
 
+    def by_itself(self, key: Key) -> int:
+        """How many ready nodes could take one rank without anybody stopping anything."""
+        known = self._by_itself.get(key)
+        if known is None:
+            known = self._by_itself[key] = max(
+                (
+                    sum(seat.ready and seat.could_take_by_itself(option, key) for seat in self.seats)
+                    for option in self.options(key)
+                ),
+                default=0,
+            )
+        return known
+
     def place(self, group: Waiting) -> list[tuple[Seat, list[Card]]] | None:
         """Seats and cards by rank, taken; None when no option has room for all ranks."""
         key = self.key_of(group)
@@ -118,14 +144,17 @@ class Pool:
             able = [seat for seat in self.seats if self._usable(seat, option, key)]
             if len(able) >= group.n_nodes:
                 # Healthy nodes first, then the fullest that still fit, so that large holes stay whole.
-                able.sort(key=lambda seat: (seat.avoid, seat.free_of(option), seat.node_id))
+                able.sort(key=lambda seat: (seat.node_id == group.avoid, seat.avoid, *_fullness(seat, option, key)))
                 chosen = sorted(able[: group.n_nodes], key=lambda seat: seat.node_id)
+                for seat in chosen:
+                    seat.tasks += 1
+                    seat.ports.update(group.ports)
                 return [(seat, seat.take(option, group.per_node_gpu)) for seat in chosen]
         return None
 
     def _usable(self, seat: Seat, option: tuple[str, ...], key: Key) -> bool:
         open_to = seat.ready and not seat.resting and seat.keeper is None and seat.containers == key[2]
-        return open_to and seat.free_of(option) >= key[1]
+        return open_to and seat.free_of(option) >= key[1] and seat.ports.isdisjoint(key[3])
 
     def is_reserved(self, key: Key) -> bool:
         return key in self._reserved
@@ -140,6 +169,11 @@ class Pool:
         for seat in self.seats:
             if seat.keeper is None and seat.could_take(key[0], key):
                 seat.keeper = group
+
+
+def _fullness(seat: Seat, option: tuple[str, ...], key: Key) -> tuple[int, str]:
+    """What takes no card leaves no hole, and is spread instead."""
+    return (seat.free_of(option) if key[1] else seat.tasks, seat.node_id)
 
 
 def free_port(taken: set[int], group_id: str, attempt: int) -> int:

@@ -17,6 +17,7 @@ FILTERS: dict[str, str] = {
     "cordoned": "cordoned",
     "cleaning": "cards still being cleaned",
     "busy": "too few free GPUs",
+    "port_in_use": "with a port in use",
     "resting": "just failed a claim",
     "reserved": "reserved for a group ahead",
 }
@@ -37,7 +38,7 @@ class Tally:
 
 
 def refusing_filter(seat: Seat, key: Key) -> str | None:
-    types, count, in_container = key
+    types, count, in_container, ports = key
     if seat.lost:
         return "lost"
     if seat.containers != in_container:
@@ -52,6 +53,8 @@ def refusing_filter(seat: Seat, key: Key) -> str | None:
     free = seat.free_of(types)
     if free < count:
         return "cleaning" if free + seat.cleaning >= count else "busy"
+    if not seat.ports.isdisjoint(ports):
+        return "port_in_use"
     if seat.resting:
         return "resting"
     return "reserved" if seat.keeper is not None else None
@@ -113,7 +116,9 @@ def _behind(keeper: Waiting, free: int, details: dict[str, Any]) -> dict[str, An
 def too_small(pool: Pool, group: Waiting, ever: int) -> dict[str, Any]:
     """Where nodes of the other kind would have sufficed, the code says so."""
     types = pool.key_of(group)[0]
-    other = [seat for seat in pool.seats if seat.could_take(types, (types, group.per_node_gpu, not group.in_container))]
+    other = [
+        seat for seat in pool.seats if seat.could_take(types, (types, group.per_node_gpu, not group.in_container, ()))
+    ]
     code, note = "cluster_too_small", ""
     if other:
         nodes = f"{len(other)} node{'s' if len(other) > 1 else ''}"
@@ -154,6 +159,20 @@ def nodes_missing(pool: Pool, group: Waiting, ever: int, ready: int) -> dict[str
     }
 
 
+def endless(pool: Pool, group: Waiting) -> dict[str, Any]:
+    """Waiting for what ends only when somebody stops it: nothing is kept for a day that nobody can name."""
+    seen = tally(pool, pool.key_of(group))
+    ports = sorted({port for seat in pool.seats for port in seat.endless_ports.intersection(group.ports)})
+    what = " and ".join(
+        filter(None, ("cards" if seen.refused.get("busy") else "", f"port {ports[0]}" if ports else ""))
+    )
+    return {
+        "code": "held_by_inference",
+        "text": f"needs {needs(group)}, and inference groups, which run until they are stopped, hold {what or 'nodes'}",
+        "details": _wanted(pool, group) | {"by_itself": pool.by_itself(pool.key_of(group)), "ports": ports[:_NAMED]},
+    }
+
+
 def paused(words: str) -> dict[str, Any]:
     """Everybody waits alike while scheduling is paused."""
     return {
@@ -190,4 +209,5 @@ def in_line() -> dict[str, Any]:
 def needs(group: Waiting) -> str:
     cards = " or ".join(group.gpu_types) or ("GPU" if group.per_node_gpu == 1 else "GPUs")
     nodes = "1 node" if group.n_nodes == 1 else f"{group.n_nodes} nodes"
-    return f"{nodes} x {group.per_node_gpu} {cards}"
+    ports = f" with port {', '.join(map(str, group.ports))}" if group.ports else ""
+    return f"{nodes} x {group.per_node_gpu} {cards}{ports}"

@@ -4,8 +4,8 @@ re-verifies."""
 from dataclasses import dataclass, field
 from typing import Any
 
-# Acceptable card types, cards of one node, and whether it runs in containers.
-Key = tuple[tuple[str, ...], int, bool]
+# Acceptable card types, cards of one node, whether it runs in containers, and the ports it listens on.
+Key = tuple[tuple[str, ...], int, bool, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,10 @@ class Card:
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """cards: all of the node; free: those without a hold, lowest index first; cleaning: how many are releasing;
-    ports: master ports in use; penalty_score in thousandths, as of penalty_ms. containers: it runs every task as a
-    container, and nothing else; engine_down: it could start none now; cordoned: an operator keeps new groups away."""
+    ports: in use, for a rendezvous or declared; endless, endless_ports: of work that goes on until somebody stops it;
+    tasks: how many have something there; penalty_score in thousandths, as of penalty_ms. containers: it runs every task
+    as a container, and nothing else; engine_down: it could start none now; cordoned: an operator keeps new groups
+    away."""
 
     node_id: str
     ready: bool
@@ -32,11 +34,15 @@ class NodeView:
     containers: bool = False
     engine_down: bool = False
     cordoned: bool = False
+    endless: tuple[Card, ...] = ()
+    endless_ports: frozenset[int] = frozenset()
+    tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One pending group. attempt: the last one, 0 before the first; reason: as it stands in the state."""
+    """One pending group. attempt: the last one, 0 before the first; reason: as it stands in the state; not_before_ms:
+    it is to be built again then, by the leader's stamps; avoid: the node it failed on."""
 
     group_id: str
     name: str
@@ -49,6 +55,9 @@ class Waiting:
     in_container: bool = False
     reason: dict[str, Any] | None = None
     tenant: str = ""
+    ports: tuple[int, ...] = ()
+    not_before_ms: int = 0
+    avoid: str | None = None
 
     @property
     def place(self) -> tuple[int, int]:
@@ -58,7 +67,7 @@ class Waiting:
     @property
     def key(self) -> Key:
         """Equal for all groups that ask the same of one node."""
-        return (self.gpu_types, self.per_node_gpu, self.in_container)
+        return (self.gpu_types, self.per_node_gpu, self.in_container, self.ports)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def bind_group(store: StateStore, idx: int, command: Row) -> Outcome:
         refusal = _card_refusal(store, shape, placement)
         if refusal is not None:
             return refused(*refusal, node=placement["node"])
-    _bind(store, idx, group, placements)
+    _bind(store, idx, group, shape, placements)
     return done(group_id=group.id, attempt=group.attempt, token=idx)
 
 
@@ -55,6 +55,8 @@ def _gang_refusal(shape: Shape, placements: list[Row]) -> tuple[str, str] | None
         return "shared_node", "the plan puts two ranks on one node."
     if any(placement["port"] for placement in placements[1:]) or not PORT_MIN <= placements[0]["port"] <= PORT_MAX:
         return "bad_port", f"the plan must give rank 0 a port of {PORT_MIN}-{PORT_MAX} and the others none."
+    if placements[0]["port"] in shape.ports:
+        return "bad_port", f"port {placements[0]['port']} is one of task.ports, so it cannot be the master port too."
     return None
 
 
@@ -101,12 +103,18 @@ def _card_refusal(store: StateStore, shape: Shape, placement: Row) -> tuple[str,
                 "wrong_card_type",
                 f"card {uuid} of node {node_id} is a {types[uuid]}, not {' or '.join(shape.gpu_types)}.",
             )
-    if placement["port"] and any(hold["port"] == placement["port"] for hold in holds):
-        return "port_taken", f"port {placement['port']} of node {node_id} is in use by another group."
+    used = {port for hold in holds for port in ports_of(hold)}
+    if taken_ports := sorted(used.intersection((placement["port"], *shape.ports))):
+        return "port_taken", f"port {taken_ports[0]} of node {node_id} is in use by another group."
     return None
 
 
-def _bind(store: StateStore, idx: int, group: Group, placements: list[Row]) -> None:
+def ports_of(hold: Row) -> list[int]:
+    """Those that a hold keeps from other groups."""
+    return [port for port in (hold["port"], *hold.get("ports", ())) if port]
+
+
+def _bind(store: StateStore, idx: int, group: Group, shape: Shape, placements: list[Row]) -> None:
     row = group.row
     row.update(
         attempt=group.attempt + 1,
@@ -144,7 +152,12 @@ def _bind(store: StateStore, idx: int, group: Group, placements: list[Row]) -> N
         }
         group.put_task(task)
         key = hold_key(task["node"], group.id, group.attempt, task["rank"])
-        store.put("hold", key, {"gpus": task["gpus"], "port": task["port"], "state": HELD})
+        hold: Row = {"gpus": task["gpus"], "port": task["port"], "state": HELD}
+        if shape.ports:
+            hold["ports"] = list(shape.ports)
+        if shape.endless:
+            hold["endless"] = True
+        store.put("hold", key, hold)
     nodes = row["nodes"]
     where = ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
     group.move(SCHEDULING, f"Attempt {group.attempt} was placed on {where}; the agents are claiming.")

@@ -90,6 +90,9 @@ class Group:
         """Callers have checked the rules of their command; a forbidden move here is a defect of the reducer."""
         move = group_move(self.status, target)
         assert move is not None, group_move_refusal(self.status, target)
+        if self.status in TERMINAL:
+            self.store.delete("ended", ended_key(self.row["ended_ms"], self.id))
+            self.row["ended_ms"] = None
         self._count_time(target)
         self.row["status"] = target
         if target == RUNNING and self.row["started_ms"] is None:

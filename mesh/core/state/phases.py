@@ -9,6 +9,7 @@ from mesh.core.state.settle import fail, finish, roll_back
 from mesh.core.state.store import Row, StateStore
 from schemas.limits import PHASE_TRIES
 from schemas.states import ORDER_START, SCHEDULING, STARTING
+from schemas.task_types import TRAINING
 
 
 def start_group(store: StateStore, idx: int, command: Row) -> Outcome:
@@ -43,11 +44,11 @@ def start_group(store: StateStore, idx: int, command: Row) -> Outcome:
         task["order"] = ORDER_START
         group.put_task(task)
     resume = command["resume"]
+    from_what = f" from checkpoint {resume['path']}." if resume else " from zero: no checkpoint was found."
+    from_what += found_there(group.row)
     group.move(
         STARTING,
-        f"Attempt {group.attempt} is starting "
-        + (f"from checkpoint {resume['path']}." if resume else "from zero: no checkpoint was found.")
-        + found_there(group.row),
+        f"Attempt {group.attempt} is starting{from_what if group.row['task_type'] == TRAINING else '.'}",
         master=group.row["master"],
         resume=resume,
     )

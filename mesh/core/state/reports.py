@@ -9,6 +9,7 @@ from mesh.core.state.group import Group, mark_releasing, release
 from mesh.core.state.keys import task_key
 from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.penalty import penalise
+from mesh.core.state.rebuild import endless_exit
 from mesh.core.state.saves import is_news, note_passed_over, note_removed, note_save
 from mesh.core.state.settle import advance, blame_earlier, fail, failure_follows_loss, finish, recover, roll_back
 from mesh.core.state.stop_after import stop_at_checkpoint
@@ -210,7 +211,7 @@ def _exited(item: Touched, task: Row, report: Row, at: int) -> None:
     )
     if report.get("why") == "fenced":
         item.fenced = task["rank"]
-    ending = judge_exit(report)
+    ending = judge_exit(report) or (None if asked else endless_exit(group))
     if ending is not None:
         item.bad.append((report["at_ms"], at, ending, report))
 

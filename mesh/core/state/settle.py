@@ -4,6 +4,7 @@ from typing import Any
 
 from mesh.core.state.group import Group
 from mesh.core.state.lease_hold import KEY as HOLD
+from mesh.core.state.rebuild import rebuild
 from mesh.core.state.restarts import after_failure, begin_restart, restarts_spent
 from schemas.limits import DEFAULT_PROFILE, EXPIRY_DELAY_MS, PROFILES
 from schemas.states import (
@@ -52,7 +53,7 @@ def finish(group: Group) -> None:
     """To its end, once every rank is gone."""
     if group.status not in PLACED or not group.gone():
         return
-    ending = group.row["ending"]
+    ending, source = group.row["ending"], group.status
     group.row["ending"] = None
     if ending is None:
         group.move(COMPLETED, f"Completed: all {group.world()} ranks exited 0.")
@@ -68,6 +69,7 @@ def finish(group: Group) -> None:
             rank=failure.get("rank"),
             failure_class=failure.get("class"),
         )
+        rebuild(group, source)
     elif ending == ENDING_STOPPED:
         group.move(STOPPED, f"Stopped: every rank of attempt {group.attempt} is gone.")
     elif ending == ENDING_PAUSED:

@@ -7,13 +7,15 @@ from typing import Any
 
 from schemas.limits import GPUS_PER_NODE_MAX, INT_MAX, NODES_MAX, RESTARTS_MAX
 from schemas.states import ISOLATION_KEEP, ISOLATION_STOP, PRIORITIES
+from schemas.task_types import ENDLESS
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """gpu_types: acceptable types in order of preference, empty = any; resume: an explicit path, which every attempt
-    keeps; deadline_s: of running; max_wait_s: of waiting; max_restarts: None where nobody asked for restarts, then lost
-    nodes alone restart it, without an end; restart_on: classes of failure that restart it."""
+    keeps; ports: each rank listens on them, on its own node; endless: it runs until somebody stops it; deadline_s: of
+    running; max_wait_s: of waiting; max_restarts: None where nobody asked for restarts, then lost nodes alone restart
+    it, without an end; restart_on: classes of failure that restart it."""
 
     name: str
     task_type: str
@@ -26,6 +28,8 @@ class Shape:
     resume: str | None
     in_container: bool
     framework: str | None
+    ports: tuple[int, ...]
+    endless: bool
     deadline_s: int | None
     max_wait_s: int | None
     max_restarts: int | None
@@ -56,6 +60,9 @@ def shape_of(document: Mapping[str, Any]) -> Shape | str:
         return f"n_nodes {n_nodes!r:.40} is not a whole number from 1 to {NODES_MAX}"
     if not _within(per_node, 0, GPUS_PER_NODE_MAX):
         return f"per_node_gpu {per_node!r:.40} is not a whole number from 0 to {GPUS_PER_NODE_MAX}"
+    ports = sorted(_map(task.get("ports")).values(), key=str)
+    if not all(_within(port, 1, 65_535) for port in ports) or len(set(ports)) < len(ports):
+        return "task.ports are not different whole numbers from 1 to 65535"
     if isinstance(types, str):
         types = (types,)
     if not isinstance(types, list | tuple) or not all(isinstance(item, str) for item in types):
@@ -73,6 +80,8 @@ def shape_of(document: Mapping[str, Any]) -> Shape | str:
         resume=_text(body.get("resume_from_checkpoint")),
         in_container=_text(task.get("image")) is not None,
         framework=_text(body.get("framework")),
+        ports=tuple(ports),
+        endless=task_type in ENDLESS,
         deadline_s=_seconds(body.get("deadline_s")),
         max_wait_s=_seconds(body.get("max_wait_s")),
         max_restarts=most if _within(most := recovery.get("max_restarts"), 0, RESTARTS_MAX) else None,

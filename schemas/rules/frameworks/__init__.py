@@ -39,6 +39,7 @@ def given_to(document: Mapping[str, Any], placement: Placement) -> Given:
     made = make(Parameters(training.get("hyper_params") or {}), placement) if make else Given()
     if framework == "ddp" and placement.nodes == 1:
         made = mpi(placement)
-    processes = 1 if framework in _ONE_PROCESS else placement.cards
+    # Without a framework a rank is one program, and may have no cards.
+    processes = 1 if framework is None or framework in _ONE_PROCESS else placement.cards
     defaults = {**made.defaults, **threads(task, placement, processes), **sockets(placement)}
     return Given(made.env, defaults, made.files)

@@ -50,6 +50,13 @@ class Placement:
             )
         return self.addresses[rank]
 
+    @property
+    def own_address(self) -> str | None:
+        """None where it is not known."""
+        if self.rank == 0:
+            return self.master_addr
+        return self.addresses[self.rank] if len(self.addresses) == self.nodes else None
+
     def port(self, rank: int) -> str:
         """Of a framework that listens on every node."""
         if self.master_port is None:

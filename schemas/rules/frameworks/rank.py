@@ -9,6 +9,7 @@ from schemas.rules.environment import rank_environment
 from schemas.rules.frameworks import given_to
 from schemas.rules.frameworks.placement import FILES_IN_CONTAINER, Placement
 from schemas.rules.hyper_params import FILE_NAME, as_json, needs_file
+from schemas.task_types import part_of
 
 CHECKPOINT_IN_TASK, DATASET_IN_TASK = IN_TASK_PATHS
 # Of a program on the host: not the agent's own environment, which is none of a task's business.
@@ -45,7 +46,7 @@ class RankStart:
 
 def mount_points(document: Mapping[str, Any], checkpoint_path: str | None) -> tuple[MountPoint, ...]:
     """checkpoint_path: of the host, None where the group has none."""
-    body = document.get(document.get("task_type", "training")) or {}
+    body = part_of(document)
     sources = {"checkpoint_path": checkpoint_path, "dataset_path": body.get("dataset_path")}
     own = [
         MountPoint(source, target, field == "dataset_path")
@@ -93,6 +94,7 @@ def rank_start(
         simulated_gpus=seen.simulated_gpus,
         given=given,
         files_dir=seen.files_dir,
+        address=seen.own_address,
     )
     env["HETEROFLOW_REPORT"] = f"{seen.files_dir}/{REPORT_PIPE}"
     env["PYTHONPATH"] = ":".join(filter(None, (seen.files_dir, env.get("PYTHONPATH"))))

@@ -97,10 +97,35 @@ def test_absent_paths_are_absent():
     assert "HETEROFLOW_RESUME_FROM_CHECKPOINT" not in found
 
 
+def test_ports_by_name_and_the_only_one_as_port():
+    ports = {"http": 8000, "admin_2": 9000}
+    found = environment(document=accepted(good(task__ports=ports)), address="10.0.0.8")
+    assert (found["HETEROFLOW_PORT_HTTP"], found["HETEROFLOW_PORT_ADMIN_2"]) == ("8000", "9000")
+    assert found["HETEROFLOW_ADDRESS"] == "10.0.0.8" and "PORT" not in found
+    document = accepted(good(task__ports={"http": 8000}))
+    assert environment(document=document)["PORT"] == "8000"
+    document = accepted(good(task__ports={"http": 8000}, task__env={"PORT": "x"}))
+    assert environment(document=document)["PORT"] == "x"
+    assert "HETEROFLOW_ADDRESS" not in environment(address="10.0.0.8")
+
+
+@pytest.mark.parametrize(
+    ("task_type", "told"),
+    [("inference", {"MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK"}), ("container", {"NNODES", "NODE_RANK"})],
+)
+def test_other_types_are_told_of_no_world(task_type, told):
+    document = {"name": "a b", "task_type": task_type, "task": {"command": "c", "gpu_required": 0}}
+    found = environment(
+        document=accepted(document), checkpoint_path_in_task=None, dataset_path_in_task=None, resume=None
+    )
+    always = {"HETEROFLOW_GROUP_ID", "HETEROFLOW_ATTEMPT", "HETEROFLOW_GPUS"}
+    assert set(found) == told | always | {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
+
+
 def test_every_name_that_is_set_is_reserved_and_on_the_page():
     page = PAGE.read_text()
-    for name in environment():
-        if name == "A" or name.startswith("HETEROFLOW_HP_"):
+    for name in environment(document=accepted(good(task__env={"A": "1"}, task__ports={"http": 8000})), address="h"):
+        if name in ("A", "PORT") or name.startswith(("HETEROFLOW_HP_", "HETEROFLOW_PORT_")):
             continue
         assert name in PLATFORM_NAMES
         assert reserved_refusal(name)

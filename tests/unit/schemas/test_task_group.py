@@ -244,9 +244,7 @@ class TestLater:
             {"training__sla": "spot"},
             {"training__sweep": {"lr": [1, 2]}},
             {"task__hugepages": "1g"},
-            {"task__ports": [8080]},
             {"task__image_pull_credential": {"password": "S3cr3t!"}},
-            {"inference": {}},
             {"preflight": "strict"},
         ],
     )

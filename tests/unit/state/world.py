@@ -18,12 +18,14 @@ START_MS = 1_764_000_000_000
 
 def document(n_nodes: int = 1, per_node_gpu: int = 1, **over: Any) -> dict[str, Any]:
     top = {key: over.pop(key) for key in ("priority", "on_isolation", "name") if key in over}
-    task = {key: over.pop(key) for key in ("image",) if key in over}
+    task = {key: over.pop(key) for key in ("image", "ports") if key in over}
+    task_type = over.pop("task_type", "training")
+    shape = {"n_nodes": n_nodes} | ({"per_node_gpu": per_node_gpu} if task_type == "training" else {})
     return {
         "name": "job",
-        "task_type": "training",
+        "task_type": task_type,
         **top,
-        "training": {"n_nodes": n_nodes, "per_node_gpu": per_node_gpu, **over},
+        task_type: {**shape, **over},
         "task": {"command": "python train.py", "gpu_required": per_node_gpu, **task},
     }
 
@@ -162,6 +164,7 @@ class World:
             "recovering",
             "requeued",
             "rolled_back",
+            "rebuilding",
         )
         return [kind for kind in self.kinds(group_id) if kind in moves]
 
