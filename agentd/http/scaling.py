@@ -7,6 +7,7 @@ from agentd.http.description import Described
 from agentd.http.needs import needs
 from schemas.errors import InvalidInput, NotSupportedYet
 from schemas.rules.permissions import Permission
+from schemas.task_types import TRAINING
 
 routes = web.RouteTableDef()
 _WAYS = {
@@ -25,9 +26,11 @@ async def scale(request: web.Request) -> web.Response:
     group_id, way = checked_group_id(request.match_info["group_id"]), request.match_info["way"]
     found = await mesh_of(request).query([{"get": ["group", group_id]}])
     group = visible(request, group_id, found["results"][0])
-    if group["document"].get("task_type") != "training":
+    if (kind := group["task_type"]) != TRAINING:
         raise NotSupportedYet(
-            "not_supported_yet", f"{way} is not supported yet in this version", "submit another group"
+            "not_supported_yet",
+            f"{way} of {kind} groups is not supported yet in this version",
+            "submit one more group, or stop one",
         )
     shape = group["document"]["training"]
     raise InvalidInput(

@@ -57,7 +57,10 @@ _NO_BODY = {"type": "object", "maxProperties": 0}
 @needs(Permission.WRITE_GROUPS)
 @Described("Submit a task group", answer=Submitted, statuses=(200, 201), body=DOCUMENT, once=True, problems=(422,))
 async def submit(request: web.Request) -> web.Response:
-    body = await read_document(request)
+    return await submit_document(request, await read_document(request))
+
+
+async def submit_document(request: web.Request, body: Mapping[str, Any]) -> web.Response:
     document, warnings = accepted_task_group(body, request.app[API].extra_allowed_paths)
     caller = caller_of(request)
     tenant = document.get("tenant") or caller.tenant or DEFAULT_TENANT

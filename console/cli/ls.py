@@ -8,6 +8,7 @@ from console.cli.terminal import Terminal
 from console.cli.verb import Verb
 from console.core.format import UNKNOWN, age, coarse, folded_nodes, moment_ms, number, status_text
 from schemas.api import GroupSummary, Task
+from schemas.task_types import TRAINING
 
 if TYPE_CHECKING:
     from console.client import MeshClient
@@ -31,8 +32,9 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
     if not groups:
         terminal.note("no task group matches" if args.status or args.name else "no task group has been submitted yet")
         return 0
-    head = ("NAME", "TYPE", "STATUS", "GPU", "NODES", "AGE", "RUN", "ID", "WHY")
-    terminal.table(head, [_row(group, now_ms) for group in groups], right=("GPU", "AGE", "RUN"))
+    typed = any(group["task_type"] != TRAINING for group in groups)
+    head = ("NAME", *(("TYPE",) if typed else ()), "STATUS", "GPU", "NODES", "AGE", "RUN", "ID", "WHY")
+    terminal.table(head, [_row(group, now_ms, typed) for group in groups], right=("GPU", "AGE", "RUN"))
     if more:
         terminal.note(f"there are more than {args.limit}; see --limit, --status and --name")
     return 0
@@ -54,10 +56,11 @@ async def _read(client: "MeshClient", args: argparse.Namespace) -> tuple[list[Gr
         params["cursor"] = str(cursor)
 
 
-def _row(group: GroupSummary, now_ms: int) -> tuple[str, ...]:
+def _row(group: GroupSummary, now_ms: int, typed: bool) -> tuple[str, ...]:
+    """typed: not all are of one type, so it is said."""
     return (
         group["name"],
-        group["task_type"],
+        *((group["task_type"],) if typed else ()),
         status_text(group["status"]),
         cards(group),
         folded_nodes(group.get("nodes") or []),

@@ -14,6 +14,7 @@ from console.core.rank_table import RankNow, rank_head, rank_lines
 from schemas.instants import iso_utc
 from schemas.rules.redaction import REDACTED, is_secret_name
 from schemas.states import GROUP_STATUSES
+from schemas.task_types import TRAINING
 
 if TYPE_CHECKING:
     from console.store.curve_store import CurveStore
@@ -170,7 +171,7 @@ def _basics(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> 
     )
     facts = [
         ("id", group.id),
-        ("type", group.task_type),
+        *([("type", group.task_type)] if group.task_type != TRAINING else []),
         ("submitted", said),
         ("by", f"{text_or_dash(group.user)}, tenant {text_or_dash(group.tenant)}"),
         (

@@ -246,6 +246,25 @@ async def test_a_claim_tells_what_there_is_to_resume(tree, claimer):
     assert isinstance(explicit, HeldClaim) and explicit.resume is None and explicit.sees is None
 
 
+async def test_every_declared_port_is_held_until_the_start_and_none_after_a_refusal(tree, claimer):
+    with socket.socket() as one, socket.socket() as other:
+        one.bind((HOST, 0))
+        other.bind((HOST, 0))
+        ports = (one.getsockname()[1], other.getsockname()[1])
+    held = await claimer.claim(request(tree, ports=ports), {})
+    assert isinstance(held, HeldClaim)
+    for port in ports:
+        assert isinstance(hold_port(HOST, port), ClaimRefused)
+    held.release()
+    with socket.create_server((HOST, ports[1])):
+        refusal = await claimer.claim(request(tree, ports=ports), {})
+        assert isinstance(refusal, ClaimRefused) and refusal.code == "port_taken" and not refusal.permanent
+        assert f"port {ports[1]}, meant for this task" in refusal.text
+        again = hold_port(HOST, ports[0])
+        assert isinstance(again, socket.socket), "the first one was let go of with the refusal"
+        again.close()
+
+
 async def test_a_step_past_its_deadline_is_named(tree, claimer, monkeypatch):
     release = threading.Event()
     monkeypatch.setattr("agentd.claims.claimer.prepare_checkpoint_path", lambda *_: release.wait())

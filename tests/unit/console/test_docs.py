@@ -9,6 +9,7 @@ from console.cli.verb import VERBS
 from console.core import exit_codes
 from schemas.rules.allowed_paths import DEFAULT_ALLOWED_PATHS
 from schemas.task_group.fields import SECTIONS, Later
+from schemas.task_types import TASK_TYPES
 
 DOCS = Path(__file__).parents[3] / "docs"
 CLI = (DOCS / "cli.md").read_text()
@@ -45,7 +46,7 @@ def test_fields_of_the_document():
     pages = {part.partition("\n")[0].lower(): part for part in parts}
     for name, section in SECTIONS.items():
         page = pages[name or "top level"]
-        documented = set(re.findall(r"`(\w+)`", " ".join(first_cells(page)))) - {"training", "task"}
+        documented = set(re.findall(r"`(\w+)`", " ".join(first_cells(page)))) - {*TASK_TYPES, "task"}
         # Taken at every level, and described once, at the top.
         assert documented == set(section.fields) - ({"max_retries", "preemptible"} if name else set())
         later = {
