@@ -382,7 +382,13 @@ class Agent:
         sweep = LogSweep(mesh, self._data.tasks_dir, lambda: {*feed.groups, *host.groups})
         looks_every_s = _LOOKS_EVERY_ROUNDS * self._config.telemetry_every_s
         saves = CheckpointWatch(
-            mesh, feed, identity.node_id, identity.uid, self._config.allowed_paths, every_s=looks_every_s
+            mesh,
+            feed,
+            identity.node_id,
+            identity.uid,
+            self._config.allowed_paths,
+            every_s=looks_every_s,
+            may_remove=self._lease_granted,
         )
         for part in (feed, reporter, rejoin, telemetry, sweep, saves):
             group.create_task(part.run())

@@ -49,6 +49,7 @@ CLAIM_DEADLINE_MS = 60_000
 # What a claim may take in addition where an image has to come; the agent gives up a pull that is silent much earlier.
 IMAGE_PULL_MS = 2 * 3_600_000
 START_DEADLINE_MS = 60_000
+KEEP_LAST_MAX = 1000
 LEDGER_MAX = 200  # checkpoints of one group that are told of, the newest
 RESTORES_KEPT = 8  # attempts that resumed from one of them
 STOP_AFTER_MAX_S = 7 * 86_400  # what a stop waits for the next checkpoint

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentd.checkpoints.removal import remove_checkpoints
 from agentd.claims.checkpoint_probe import open_allowed, rules_of
 from agentd.node_feed import NodeFeed, Row
 from agentd.reporter import Proposer
@@ -18,8 +19,10 @@ from agentd.runtime.base import TaskId
 from agentd.telemetry.blocking_look import BlockingLook, StillLooking
 from schemas.commands import command
 from schemas.errors import HeteroFlowError
+from schemas.limits import REMOVED_AT_ONCE
 from schemas.rules.checkpoints.names import shown
 from schemas.rules.checkpoints.probe import probe
+from schemas.rules.checkpoints.retention import plan_retention
 from schemas.rules.checkpoints.saved import Saved, saved_of
 from schemas.rules.checkpoints.view import Unreadable
 from schemas.states import EXITED, RUNNING
@@ -29,13 +32,15 @@ EVERY_S = 10.0
 # While somebody waits for the next one to stop.
 _ASKED_EVERY_S = 1.0
 _LOOK_DEADLINE_S = 20.0
+_TIDY_DEADLINE_S = 300.0
 # A look is at most this part of the time: a directory of thousands of broken checkpoints takes seconds to judge.
 _SHARE = 1 / 20
 
 
 @dataclass(slots=True)
 class _Watched:
-    """last: its rank has ended, one more look and it is forgotten. told: the mark of what the mesh was told."""
+    """last: its rank has ended, one more look and it is forgotten. told: the mark of what the mesh was told;
+    tidied: of what was there when older ones were last removed."""
 
     row: Row
     group: Row
@@ -43,15 +48,23 @@ class _Watched:
     due: float = 0.0
     last: bool = False
     told: str | None = None
+    tidied: str | None = None
 
     @property
     def directory(self) -> str:
         return str(self.group["checkpoint_path"])
 
     @property
-    def framework(self) -> str | None:
-        body = self.group["document"].get(self.group["task_type"]) or {}
-        return body.get("framework")
+    def body(self) -> Row:
+        body: Row = self.group["document"].get(self.group["task_type"]) or {}
+        return body
+
+    @property
+    def protected(self) -> list[str]:
+        """What this group was told to resume from, as far as it lies in the directory."""
+        paths = [(self.group["resume"] or {}).get("path"), self.body.get("resume_from_checkpoint")]
+        below = f"{self.directory.rstrip('/')}/"
+        return [path.removeprefix(below).rstrip("/") for path in paths if path and path.startswith(below)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,8 @@ class _Newest:
 
 
 class CheckpointWatch:
-    """roots: what is allowed on this host. every_s: between two looks at one directory."""
+    """roots: what is allowed on this host. every_s: between two looks at one directory. may_remove: whether
+    this host has its lease: without it another one may be at work in the directory."""
 
     def __init__(
         self,
@@ -72,10 +86,12 @@ class CheckpointWatch:
         uid: str,
         roots: Sequence[str],
         every_s: float = EVERY_S,
+        may_remove: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._mesh, self._feed, self._node_id, self._uid = mesh, feed, node_id, uid
         self._roots, self._every_s, self._clock = tuple(roots), every_s, clock
+        self._may_remove = may_remove
         self._watched: dict[TaskId, _Watched] = {}
 
     async def run(self) -> None:
@@ -109,9 +125,11 @@ class CheckpointWatch:
     async def _visit(self, key: TaskId, item: _Watched) -> None:
         last, began = item.last, self._clock()
         try:
-            newest = await item.look.take(_LOOK_DEADLINE_S, lambda: self._newest(item.directory, item.framework))
+            newest = await item.look.take(_LOOK_DEADLINE_S, lambda: self._newest(item))
             if newest is not None and newest.saved.mark not in (item.told, item.row.get("saved")):
                 await self._tell(key, item, newest)
+            if newest is not None and not last and item.tidied != newest.saved.mark:
+                await self._tidy(key, item, newest.saved.mark)
         except (OSError, Unreadable, StillLooking, TimeoutError) as error:
             log.info("checkpoints of %s were not looked at: %s", key.group_id, error or "its share does not answer")
         except HeteroFlowError as error:
@@ -122,9 +140,9 @@ class CheckpointWatch:
         if last:
             self._watched.pop(key, None)
 
-    def _newest(self, directory: str, framework: str | None) -> _Newest | None:
-        with open_allowed(directory, self._roots) as root:
-            found = probe(root, rules_of(framework))
+    def _newest(self, item: _Watched) -> _Newest | None:
+        with open_allowed(item.directory, self._roots) as root:
+            found = probe(root, rules_of(item.body.get("framework")))
             return None if found.pick is None else _Newest(found.pick, found.step, saved_of(root, found.pick))
 
     async def _tell(self, key: TaskId, item: _Watched, newest: _Newest) -> None:
@@ -142,6 +160,25 @@ class CheckpointWatch:
             took_ms=newest.saved.took_ms,
         )
         item.told = newest.saved.mark
+
+    async def _tidy(self, key: TaskId, item: _Watched, mark: str) -> None:
+        """keep_last_n, each time another one is the newest."""
+        keep = item.body.get("keep_last_n")
+        if not isinstance(keep, int) or keep < 1 or not self._may_remove():
+            return
+        removed, more = await item.look.take(_TIDY_DEADLINE_S, lambda: self._remove_superseded(item, keep))
+        if removed:
+            log.info("checkpoints of %s removed, %d are kept: %s", key.group_id, keep, ", ".join(removed[:20]))
+            names = [shown(name) for name in removed[:REMOVED_AT_ONCE]]
+            await self._report(key, item, kind="checkpoints_removed", removed=names)
+        item.tidied = None if more else mark
+
+    def _remove_superseded(self, item: _Watched, keep: int) -> tuple[list[str], bool]:
+        with open_allowed(item.directory, self._roots) as root:
+            plan = plan_retention(root, rules_of(item.body.get("framework")), keep, item.protected)
+        with open_allowed(item.directory, self._roots) as root:
+            # Also without anything to remove: an agent before this one may have been ended half way.
+            return remove_checkpoints(root, plan.remove, self._may_remove), plan.more
 
     async def _report(self, key: TaskId, item: _Watched, **fields: Any) -> None:
         ref = {"group_id": key.group_id, "attempt": key.attempt, "rank": key.rank, "token": int(item.row["token"])}

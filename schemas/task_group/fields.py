@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 
 from schemas.errors import Finding
-from schemas.limits import GPUS_PER_NODE_MAX, NODES_MAX
+from schemas.limits import GPUS_PER_NODE_MAX, KEEP_LAST_MAX, NODES_MAX
 from schemas.rules.frameworks import FRAMEWORKS
 from schemas.rules.guards import LAUNCHERS
 from schemas.rules.hyper_params import KEY, KEY_MAX, KEYS_MAX, VALUE_MAX
@@ -141,7 +141,7 @@ TRAINING_PART = Section(
         "topology": Later("Placement packs nodes by itself. " + _REMOVE),
         "checkpoint_path": readers.absolute_path,
         "checkpoint_interval": readers.WholeNumber(1, 30 * 86_400),
-        "keep_last_n": Later("Checkpoints are not pruned in this version: the disk would fill. Prune in the script."),
+        "keep_last_n": readers.WholeNumber(1, KEEP_LAST_MAX),
         "dataset_path": readers.absolute_path,
         "dataset": Later("Use dataset_path; record a version in labels."),
         "base_checkpoint": Later("Pass its path as a hyper-parameter, which reaches every rank."),

@@ -173,6 +173,11 @@ def warnings_of(document: Mapping[str, Any]) -> list[Finding]:
             message,
             "Use a network file system mounted on every node.",
         )
+    if "keep_last_n" in training and ("checkpoint_path" not in training or training.get("framework") == "tensorflow"):
+        why = "the files of one are no directory" if "checkpoint_path" in training else "there is no checkpoint_path"
+        hint = "Remove it, or use max_to_keep in the script." if "checkpoint_path" in training else "Remove it."
+        message = f"keep_last_n removes nothing here: {why}"
+        warn("no_effect", "training.keep_last_n", message, hint)
     if "image" in task and _mutable(task["image"]):
         warn(
             "mutable_image",

@@ -178,6 +178,38 @@ async def test_a_stop_after_the_next_checkpoint_over_http_and_the_command_line(g
     work.cancel()
 
 
+async def test_the_last_n_are_kept_and_what_was_removed_is_told(gang):
+    lease = [False]
+    roots = (str(gang.directory),)
+    gang.watch = CheckpointWatch(
+        gang.mesh, gang.host.feed, "n1", "uid-n1", roots, every_s=0.02, may_remove=lambda: lease[0]
+    )
+    await gang.run(keep_last_n=2)
+    for step in range(1, 6):
+        gang.save(step)
+        await gang.until(lambda rows, step=step: rows and rows[-1]["step"] == step)
+    assert len([*gang.place.glob("step-*")]) == 5, "a host without its lease removes nothing"
+    lease[0] = True
+    rows = await gang.until(lambda rows: rows[2]["removed_ms"])
+    assert [row["removed_ms"] is not None for row in rows] == [True, True, True, False, False]
+    assert sorted(path.name for path in gang.place.glob("step-*")) == ["step-4", "step-5"]
+    gang.save(6)
+    await gang.until(lambda rows: rows[3]["removed_ms"])
+    before = (await gang.mesh.query([{"get": ["group", gang.group_id]}]))["idx"]
+    for _ in range(5):
+        await gang.watch.turn()
+    assert (await gang.mesh.query([{"get": ["group", gang.group_id]}]))["idx"] == before, "said once"
+
+
+async def test_without_keep_last_n_nothing_is_removed(gang):
+    await gang.run()
+    for step in range(1, 6):
+        gang.save(step)
+    await gang.until(lambda rows: rows and rows[-1]["step"] == 5)
+    await gang.watch.turn()
+    assert len([*gang.place.glob("step-*")]) == 5 and not (gang.place / ".heteroflow").exists()
+
+
 async def test_what_a_resume_passed_over_is_told(gang, tmp_path):
     """One attempt saves 10 and dies in the middle of 20; the next one is told why not 20."""
     await gang.run()

@@ -81,13 +81,44 @@ def probe(root: Directory, framework: str, world: int | None = None) -> Probe:
     return result
 
 
-def _probe(root: Directory, framework: str, world: int | None, result: Probe) -> None:
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """path: below the root; tracker: what the framework's own record says, the same in all; why: what is wrong with it,
+    None where it is complete."""
+
+    path: str
+    candidate: Candidate
+    tracker: str | None
+    why: str | None
+
+
+def verdicts(root: Directory, framework: str, world: int | None = None) -> Iterator[Verdict]:
+    """Of every candidate, newest first, each judged as it is asked for. Raises Incomplete where `root` cannot be
+    listed."""
+    found = Probe()
+    placed = _collect(root, framework, found, [])
+    for at, item in enumerate(placed[:JUDGED_MAX]):
+        try:
+            _judge(root, placed, at, world)
+        except Incomplete as why:
+            yield Verdict(item.path, item.candidate, found.tracker, str(why))
+        else:
+            yield Verdict(item.path, item.candidate, found.tracker, None)
+
+
+def _collect(root: Directory, framework: str, result: Probe, notes: list[str]) -> list[_Placed]:
+    """Newest first."""
     placed: list[_Placed] = []
-    notes: list[str] = []
     names = root.names()
     for place in ("", *(name for name in CONTAINERS if names.get(name) == "directory")):
         _find(root, place, framework, placed, result, notes)
     placed.sort(key=lambda item: (item.candidate.order.newer, item.path), reverse=True)
+    return placed
+
+
+def _probe(root: Directory, framework: str, world: int | None, result: Probe) -> None:
+    notes: list[str] = []
+    placed = _collect(root, framework, result, notes)
     for at, item in enumerate(placed[:JUDGED_MAX]):
         try:
             _judge(root, placed, at, world)

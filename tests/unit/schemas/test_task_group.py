@@ -239,7 +239,6 @@ class TestLater:
     @pytest.mark.parametrize(
         "changes",
         [
-            {"training__keep_last_n": 3},
             {"training__topology": {"level": "rack"}},
             {"training__sla": "spot"},
             {"training__sweep": {"lr": [1, 2]}},
@@ -253,6 +252,14 @@ class TestLater:
         assert [finding.code for finding in checked.errors] == ["not_supported_yet"]
         assert checked.errors[0].hint
         assert "S3cr3t" not in repr(checked.errors)
+
+    def test_keep_last_n(self):
+        assert accepted(good(training__keep_last_n=3))["training"]["keep_last_n"] == 3
+        for wrong in (0, -1, 1.5, "two", 10**4, None, True):
+            assert "training.keep_last_n" in codes(good(training__keep_last_n=wrong))
+        for over in ({"training__checkpoint_path": DELETED}, {"training__framework": "tensorflow"}):
+            warned = check_task_group(good(training__keep_last_n=3, **over)).warnings
+            assert "training.keep_last_n" in {finding.path for finding in warned}
 
     def test_limits_are_seconds(self):
         kept = accepted(good(training__deadline_s=3600, training__max_wait_s=60))

@@ -1,0 +1,111 @@
+"""Which checkpoints `keep_last_n` removes: a plan, made of what is there and carried out elsewhere.
+
+Only what is complete, and superseded: n complete ones have a higher number and were written later. What is incomplete
+is nobody's to judge again: it may be one that is being written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.rules.checkpoints.names import shown
+from schemas.rules.checkpoints.probe import Verdict, verdicts
+from schemas.rules.checkpoints.saved import saved_of
+from schemas.rules.checkpoints.trainer import STATE
+from schemas.rules.checkpoints.view import Directory, Incomplete
+from schemas.rules.checkpoints.whole_files import read_json
+
+# Of one plan. What is left comes with the next.
+REMOVED_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """remove: (path below the directory, mark of that save), the oldest first; kept: (path, why) of what stays, newest
+    first; more: whether there was more to remove. Carried out twice it removes no more than once."""
+
+    remove: tuple[tuple[str, str], ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+    more: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "remove": [list(item) for item in self.remove],
+            "kept": [list(item) for item in self.kept],
+            "more": self.more,
+        }
+
+    @staticmethod
+    def from_dict(value: Mapping[str, Any]) -> "Plan":
+        kept = tuple((str(path), str(why)) for path, why in value["kept"])
+        remove = tuple((str(path), str(mark)) for path, mark in value["remove"])
+        return Plan(remove, kept, bool(value["more"]))
+
+
+def plan_retention(
+    root: Directory, framework: str, keep: int, protected: Sequence[str] = (), most: int = REMOVED_MAX
+) -> Plan:
+    """keep: at least 1. protected: paths below `root` that stay whatever comes, as the one that was resumed from."""
+    remove: list[tuple[str, str]] = []
+    kept: list[tuple[str, str]] = []
+    spared = set(protected)
+    oldest_kept_ns: int | None = None
+    complete = 0
+    try:
+        for item in verdicts(root, framework):
+            why = _why_kept(root, item, spared)
+            if item.why is None and complete < keep:
+                complete += 1
+                spared |= _named_best(root, item)
+                oldest_kept_ns = min(oldest_kept_ns or _written_ns(root, item), _written_ns(root, item))
+                why = f"one of the newest {keep}"
+            elif why is None and (oldest_kept_ns is None or _written_ns(root, item) > oldest_kept_ns):
+                why = "was written later than newer ones"
+            if why is None:
+                remove.append((item.path, saved_of(root, item.path).mark))
+            else:
+                kept.append((shown(item.path), shown(why)))
+    except Incomplete as error:
+        # What cannot be looked at now is looked at again.
+        return Plan((), ((".", shown(str(error))),))
+    remove.reverse()
+    return Plan(tuple(remove[:most]), tuple(kept), len(remove) > most)
+
+
+def _why_kept(root: Directory, item: Verdict, spared: set[str]) -> str | None:
+    name = item.candidate.name
+    if item.why is not None:
+        return f"is not complete: {item.why}"
+    if item.path in spared or name in spared:
+        return "was resumed from, or is named by another"
+    if item.tracker is not None and item.tracker in (name, str(item.candidate.order.number)):
+        return "is what the framework's own record names"
+    if not item.candidate.in_directory:
+        return "its files are not one directory"
+    return None
+
+
+def _named_best(root: Directory, item: Verdict) -> set[str]:
+    """HF Trainer loads at its end what it found to be the best."""
+    try:
+        with root.open(item.path.split("/")[0]) as first:
+            rest = item.path.split("/")[1:]
+            if rest:
+                with first.open(rest[0]) as directory:
+                    best = _best_of(directory)
+            else:
+                best = _best_of(first)
+    except Incomplete:
+        return set()
+    return {best} if best else set()
+
+
+def _best_of(directory: Directory) -> str:
+    if directory.names().get(STATE) != "file":
+        return ""
+    best = read_json(directory, STATE).get("best_model_checkpoint")
+    return best.rstrip("/").rpartition("/")[2] if isinstance(best, str) else ""
+
+
+def _written_ns(root: Directory, item: Verdict) -> int:
+    return saved_of(root, item.path).written_ns
