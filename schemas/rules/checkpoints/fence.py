@@ -91,11 +91,6 @@ class FencedDirectory:
         self._names: dict[str, Kind] | None = None
         self.cut = False
 
-    @property
-    def descriptor(self) -> int:
-        """For what only reads and writes below it by names of one segment."""
-        return self._descriptor
-
     def __enter__(self) -> Self:
         return self
 
