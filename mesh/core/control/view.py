@@ -9,11 +9,12 @@ from mesh.core.sched.view import Card, MeshView, NodeView, Waiting
 from mesh.core.state.bind import ports_of
 from mesh.core.state.pause import KEY as PAUSE
 from mesh.core.state.shape import shape_of
-from mesh.core.state.time_limits import Limit, limit_of
+from mesh.core.state.time_limits import Limit, left_ms, limit_of
 from schemas.instants import iso_utc
 from schemas.rules.frameworks import NEED_ADDRESSES
 from schemas.states import (
     CONTAINER_RUNTIMES,
+    DRAIN_MOVE,
     HELD,
     NODE_LOST,
     NODE_READY,
@@ -150,6 +151,7 @@ class View:
             containers=node["containers"],
             engine_down=node["engine_down"],
             cordoned=node["cordoned"],
+            closes_ms=_closes_ms(self._operated.get(node_id, ({}, {}))[1]),
         )
 
     def operated(self) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
@@ -243,6 +245,7 @@ class View:
                 ports=shape.ports,
                 not_before_ms=(row.get("rebuild") or {}).get("not_before_ms", 0),
                 avoid=(row.get("rebuild") or {}).get("avoid"),
+                runs_ms=None if shape.deadline_s is None else left_ms(row, shape.deadline_s),
             )
             return
         self.attempts[group_id] = Attempt(
@@ -271,6 +274,14 @@ class View:
             ranks.pop(int(rank), None)
             if not ranks:
                 del self.unstarted[group_id, int(attempt)]
+
+
+def _closes_ms(window: dict[str, Any]) -> int | None:
+    """When what still runs there then is moved away. Of an open one the cordon says it."""
+    if not window or window["open"]:
+        return None
+    grace_ms = 0 if window["mode"] == DRAIN_MOVE else window["deadline_s"] * 1000
+    return int(window["from_ms"]) + grace_ms
 
 
 def _words(paused: dict[str, Any] | None) -> str | None:

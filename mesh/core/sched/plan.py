@@ -16,12 +16,12 @@ EXPLAINED = 200  # places in the line whose reasons carry numbers
 
 
 def plan(view: MeshView, now_ms: int) -> Plan:
-    """now_ms: Unix time, comparable with the leader's stamps in penalties."""
+    """now_ms: Unix time, comparable with the leader's stamps in penalties and windows."""
     if view.paused is not None:
         return Plan(
             (), {group.group_id: paused(view.paused) for group in view.queue}, f"Scheduling is paused {view.paused}."
         )
-    pool = Pool([seat_of(node, now_ms) for node in view.nodes])
+    pool = Pool([seat_of(node, now_ms) for node in view.nodes], now_ms)
     queue = sorted(view.queue, key=lambda group: group.place)
     binds: list[Bind] = []
     reasons: dict[str, dict[str, Any]] = {}

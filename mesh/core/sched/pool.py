@@ -1,5 +1,6 @@
 """The nodes during one pass: cards shrink as groups are placed, and nodes are reserved as groups are held."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from zlib import crc32
@@ -11,13 +12,17 @@ from schemas.limits import PENALTY_FRESH_MS, PENALTY_UNIT, PORT_MAX, PORT_MIN
 # A node that failed a claim rests for this long per failure, up to PENALTY_FRESH_MS: without it a group that fits
 # nowhere else would be bound and rolled back as fast as the log goes.
 REST_MS = 2000
+UNTOLD_RUN_MS = 3_600_000
+"""A group that did not say how long it runs is kept off a node for the last hour before a maintenance window. For
+longer would empty nodes for days, and it can be moved; for less it would start to be moved at once."""
+START_MS = 120_000
+"""A deadline counts from when all ranks run; claims and starts have this long before that."""
 
 
 @dataclass(slots=True)
 class Seat:
-    """One node in this pass. ready: it could start something; why not is `lost`, `engine_down` or
-    `cordoned`. avoid: 0 for a node
-    without a recent fault; resting: not to be used at all yet."""
+    """One node in this pass. ready: it could start something; why not is `lost`, `engine_down` or `cordoned`. avoid: 0
+    for a node without a recent fault; resting: not to be used at all yet; closes_ms: as of the node."""
 
     node_id: str
     ready: bool
@@ -35,6 +40,7 @@ class Seat:
     endless_by_type: dict[str, int]
     endless_ports: frozenset[int]
     tasks: int
+    closes_ms: int | None
     keeper: Waiting | None = None
 
     def could_take(self, types: tuple[str, ...], key: Key) -> bool:
@@ -45,6 +51,10 @@ class Seat:
         """Once everything there has ended that ends by itself."""
         left = self.all_of(types) - _count(self.endless_by_type, types)
         return self.could_take(types, key) and left >= key[1] and self.endless_ports.isdisjoint(key[3])
+
+    def closed_to(self, key: Key) -> bool:
+        """It would run into this node's maintenance."""
+        return self.closes_ms is not None and self.closes_ms <= key[4]
 
     def all_of(self, types: tuple[str, ...]) -> int:
         return _count(self.total, types)
@@ -81,18 +91,22 @@ def seat_of(node: NodeView, now_ms: int) -> Seat:
         endless_by_type=_by_type(node.endless),
         endless_ports=node.endless_ports,
         tasks=node.tasks,
+        closes_ms=node.closes_ms,
     )
 
 
 @dataclass(slots=True)
 class Pool:
     seats: list[Seat]
+    now_ms: int
+    _closings: list[int] = field(init=False)
     _kinds: list[str] = field(init=False)
     _reserved: set[Key] = field(default_factory=set)
     _capacity: dict[Key, tuple[int, int]] = field(default_factory=dict)
     _by_itself: dict[Key, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._closings = sorted({seat.closes_ms for seat in self.seats if seat.closes_ms is not None})
         self._kinds = sorted({kind for seat in self.seats for kind in seat.total})
 
     def key_of(self, group: Waiting) -> Key:
@@ -100,7 +114,10 @@ class Pool:
         the queue."""
         known = tuple(kind for kind in group.gpu_types if kind in self._kinds)
         types = known if known or not group.gpu_types else ("",)
-        return (types, group.per_node_gpu, group.in_container, group.ports)
+        runs_ms = UNTOLD_RUN_MS if group.runs_ms is None else START_MS + group.runs_ms
+        # Groups of any length between two windows are alike.
+        met = bisect_left(self._closings, self.now_ms + runs_ms)
+        return (types, group.per_node_gpu, group.in_container, group.ports, self._closings[met - 1] if met else 0)
 
     def options(self, key: Key) -> Iterator[tuple[str, ...]]:
         """The card types to try for a whole gang, best first. One gang gets one type, unless it named none and no
@@ -118,7 +135,7 @@ class Pool:
             fits = [[seat for seat in self.seats if seat.could_take(option, key)] for option in self.options(key)]
             known = self._capacity[key] = (
                 max((len(seats) for seats in fits), default=0),
-                max((sum(seat.ready for seat in seats) for seats in fits), default=0),
+                max((sum(seat.ready and not seat.closed_to(key) for seat in seats) for seats in fits), default=0),
             )
         return known
 
@@ -128,7 +145,10 @@ class Pool:
         if known is None:
             known = self._by_itself[key] = max(
                 (
-                    sum(seat.ready and seat.could_take_by_itself(option, key) for seat in self.seats)
+                    sum(
+                        seat.ready and not seat.closed_to(key) and seat.could_take_by_itself(option, key)
+                        for seat in self.seats
+                    )
                     for option in self.options(key)
                 ),
                 default=0,
@@ -143,8 +163,17 @@ class Pool:
         for option in self.options(key):
             able = [seat for seat in self.seats if self._usable(seat, option, key)]
             if len(able) >= group.n_nodes:
-                # Healthy nodes first, then the fullest that still fit, so that large holes stay whole.
-                able.sort(key=lambda seat: (seat.node_id == group.avoid, seat.avoid, *_fullness(seat, option, key)))
+                # Healthy nodes first, then the fullest that still fit, so that large holes stay whole. Who did not say
+                # for how long he runs is better off where no maintenance is announced.
+                untold = group.runs_ms is None
+                able.sort(
+                    key=lambda seat: (
+                        seat.node_id == group.avoid,
+                        seat.avoid,
+                        untold and seat.closes_ms is not None,
+                        *_fullness(seat, option, key),
+                    )
+                )
                 chosen = sorted(able[: group.n_nodes], key=lambda seat: seat.node_id)
                 for seat in chosen:
                     seat.tasks += 1
@@ -154,20 +183,22 @@ class Pool:
 
     def _usable(self, seat: Seat, option: tuple[str, ...], key: Key) -> bool:
         open_to = seat.ready and not seat.resting and seat.keeper is None and seat.containers == key[2]
-        return open_to and seat.free_of(option) >= key[1] and seat.ports.isdisjoint(key[3])
+        if not open_to or seat.closed_to(key):
+            return False
+        return seat.free_of(option) >= key[1] and seat.ports.isdisjoint(key[3])
 
     def is_reserved(self, key: Key) -> bool:
         return key in self._reserved
 
     def reserve(self, group: Waiting) -> None:
         """Every node that could take a rank of a held group is kept for it: without deadlines nothing proves that a
-        later group would be gone in time."""
+        later group would be gone in time. Not those that it cannot use before their maintenance is over."""
         key = self.key_of(group)
         if key in self._reserved:
             return
         self._reserved.add(key)
         for seat in self.seats:
-            if seat.keeper is None and seat.could_take(key[0], key):
+            if seat.keeper is None and seat.could_take(key[0], key) and not seat.closed_to(key):
                 seat.keeper = group
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from mesh.core.sched.pool import Pool, Seat
 from mesh.core.sched.view import Key, Waiting
+from schemas.instants import iso_utc
 
 # filter -> (words for one or many nodes). The first filter that refuses a node is the one counted.
 FILTERS: dict[str, str] = {
@@ -15,6 +16,7 @@ FILTERS: dict[str, str] = {
     "gpu_type": "other gpu_type",
     "too_few_gpus": "too few GPUs",
     "cordoned": "cordoned",
+    "maintenance": "with maintenance before it would be over",
     "cleaning": "cards still being cleaned",
     "busy": "too few free GPUs",
     "port_in_use": "with a port in use",
@@ -38,7 +40,7 @@ class Tally:
 
 
 def refusing_filter(seat: Seat, key: Key) -> str | None:
-    types, count, in_container, ports = key
+    types, count, in_container, ports, _ = key
     if seat.lost:
         return "lost"
     if seat.containers != in_container:
@@ -50,6 +52,8 @@ def refusing_filter(seat: Seat, key: Key) -> str | None:
         return "gpu_type" if types and seat.total and not total else "too_few_gpus"
     if seat.cordoned:
         return "cordoned"
+    if seat.closed_to(key):
+        return "maintenance"
     free = seat.free_of(types)
     if free < count:
         return "cleaning" if free + seat.cleaning >= count else "busy"
@@ -66,7 +70,7 @@ def tally(pool: Pool, key: Key) -> Tally:
     free_total = most = 0
     for seat in pool.seats:
         refusal = refusing_filter(seat, key)
-        if seat.ready and seat.containers == key[2]:
+        if seat.ready and seat.containers == key[2] and not seat.closed_to(key):
             free = seat.free_of(key[0])
             free_total, most = free_total + free, max(most, free)
         if refusal is not None:
@@ -116,9 +120,8 @@ def _behind(keeper: Waiting, free: int, details: dict[str, Any]) -> dict[str, An
 def too_small(pool: Pool, group: Waiting, ever: int) -> dict[str, Any]:
     """Where nodes of the other kind would have sufficed, the code says so."""
     types = pool.key_of(group)[0]
-    other = [
-        seat for seat in pool.seats if seat.could_take(types, (types, group.per_node_gpu, not group.in_container, ()))
-    ]
+    other_kind = (types, group.per_node_gpu, not group.in_container, (), 0)
+    other = [seat for seat in pool.seats if seat.could_take(types, other_kind)]
     code, note = "cluster_too_small", ""
     if other:
         nodes = f"{len(other)} node{'s' if len(other) > 1 else ''}"
@@ -137,16 +140,21 @@ def too_small(pool: Pool, group: Waiting, ever: int) -> dict[str, Any]:
 
 
 def nodes_missing(pool: Pool, group: Waiting, ever: int, ready: int) -> dict[str, Any]:
-    """Such nodes there are, but they are lost or cordoned, or their container engines are down."""
-    types = pool.key_of(group)[0]
-    fits = [seat for seat in pool.seats if seat.could_take(types, pool.key_of(group)) and not seat.lost]
+    """Such nodes there are, but they are lost or cordoned, have maintenance ahead, or their container engines are
+    down."""
+    key = pool.key_of(group)
+    fits = [seat for seat in pool.seats if seat.could_take(key[0], key) and not seat.lost]
     down = [seat.node_id for seat in fits if seat.engine_down and not seat.cordoned]
     cordoned = [seat.node_id for seat in fits if seat.cordoned]
+    closing = [seat for seat in fits if seat.ready and seat.closed_to(key)]
     note = f"; {len(cordoned)} cordoned ({_named(cordoned)})" if cordoned else ""
+    note += _maintenance(group, closing)
     note += f"; the container engine of {_named(down)} does not answer" if down else ""
     if ready + len(down) >= group.n_nodes:
         code, until = "engine_down", "it answers" if len(down) == 1 else "they answer"
-    elif cordoned and ready + len(down) + len(cordoned) >= group.n_nodes:
+    elif closing and ready + len(down) + len(closing) >= group.n_nodes:
+        code, until = "maintenance", "that is over"
+    elif cordoned and ready + len(down) + len(cordoned) + len(closing) >= group.n_nodes:
         code, until = "cordoned", "a node is uncordoned"
     else:
         code, until = "nodes_lost", "lost nodes return"
@@ -155,7 +163,8 @@ def nodes_missing(pool: Pool, group: Waiting, ever: int, ready: int) -> dict[str
         "text": f"needs {needs(group)}, and only {ready} of {ever} such nodes are ready{note}; it waits until {until}",
         "details": _wanted(pool, group)
         | {"could_ever": ever, "ready": ready, "engine_down": down[:_NAMED]}
-        | ({"cordoned": cordoned[:_NAMED]} if cordoned else {}),
+        | ({"cordoned": cordoned[:_NAMED]} if cordoned else {})
+        | ({"maintenance": [seat.node_id for seat in closing][:_NAMED]} if closing else {}),
     }
 
 
@@ -171,6 +180,15 @@ def endless(pool: Pool, group: Waiting) -> dict[str, Any]:
         "text": f"needs {needs(group)}, and inference groups, which run until they are stopped, hold {what or 'nodes'}",
         "details": _wanted(pool, group) | {"by_itself": pool.by_itself(pool.key_of(group)), "ports": ports[:_NAMED]},
     }
+
+
+def _maintenance(group: Waiting, closing: list[Seat]) -> str:
+    if not closing:
+        return ""
+    first_ms = min(seat.closes_ms or 0 for seat in closing)
+    named = _named([seat.node_id for seat in closing])
+    runs = "it names no deadline_s" if group.runs_ms is None else f"its deadline_s leaves it {group.runs_ms // 1000} s"
+    return f"; {named} will have maintenance from {iso_utc(first_ms)[:16].replace('T', ' ')} UTC, and {runs}"
 
 
 def paused(words: str) -> dict[str, Any]:

@@ -4,8 +4,9 @@ re-verifies."""
 from dataclasses import dataclass, field
 from typing import Any
 
-# Acceptable card types, cards of one node, whether it runs in containers, and the ports it listens on.
-Key = tuple[tuple[str, ...], int, bool, tuple[int, ...]]
+# Acceptable card types, cards of one node, whether it runs in containers, the ports it listens on, and when the last of
+# the maintenance windows opens that it would run into (0: none).
+Key = tuple[tuple[str, ...], int, bool, tuple[int, ...], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class NodeView:
     ports: in use, for a rendezvous or declared; endless, endless_ports: of work that goes on until somebody stops it;
     tasks: how many have something there; penalty_score in thousandths, as of penalty_ms. containers: it runs every task
     as a container, and nothing else; engine_down: it could start none now; cordoned: an operator keeps new groups
-    away."""
+    away; closes_ms: when groups will be moved away for announced maintenance."""
 
     node_id: str
     ready: bool
@@ -37,12 +38,14 @@ class NodeView:
     endless: tuple[Card, ...] = ()
     endless_ports: frozenset[int] = frozenset()
     tasks: int = 0
+    closes_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """One pending group. attempt: the last one, 0 before the first; reason: as it stands in the state; not_before_ms:
-    it is to be built again then, by the leader's stamps; avoid: the node it failed on."""
+    it is to be built again then, by the leader's stamps; avoid: the node it failed on; runs_ms: how long it may still
+    run, None where nobody said."""
 
     group_id: str
     name: str
@@ -58,16 +61,12 @@ class Waiting:
     ports: tuple[int, ...] = ()
     not_before_ms: int = 0
     avoid: str | None = None
+    runs_ms: int | None = None
 
     @property
     def place(self) -> tuple[int, int]:
         """Order in the queue: priority, then the log index of the submission, which no two groups share."""
         return (-self.priority, self.submit_idx)
-
-    @property
-    def key(self) -> Key:
-        """Equal for all groups that ask the same of one node."""
-        return (self.gpu_types, self.per_node_gpu, self.in_container, self.ports)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,12 @@ def limit_of(row: Row, shape: Shape) -> Limit | None:
     began_ms = row.get("runs_since_ms")
     if shape.deadline_s is None or began_ms is None or row["ending"] is not None:
         return None
-    left_ms = shape.deadline_s * 1000 - int(row.get("ran_ms", 0))
-    return Limit(row["attempt"], OVER_DEADLINE, int(began_ms), int(began_ms) + left_ms)
+    return Limit(row["attempt"], OVER_DEADLINE, int(began_ms), int(began_ms) + left_ms(row, shape.deadline_s))
+
+
+def left_ms(row: Row, deadline_s: int) -> int:
+    """For how long a group may still run, as of the last attempt that is over."""
+    return deadline_s * 1000 - int(row.get("ran_ms", 0))
 
 
 def fail_group(store: StateStore, idx: int, command: Row) -> Outcome:
