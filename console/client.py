@@ -9,7 +9,7 @@ import json
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -218,7 +218,7 @@ class MeshClient:
 
         Raises Refused and NoNodeAnswers before the first one, StreamBroken once it has begun.
         """
-        response = await self._opened(path, params, again)
+        response = await self.opened(path, params, again)
         node = response.url.authority
         try:
             while raw := await response.content.readline():
@@ -235,17 +235,34 @@ class MeshClient:
         finally:
             response.close()
 
-    async def _opened(self, path: str, params: Mapping[str, str], again: bool) -> aiohttp.ClientResponse:
+    async def opened(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        again: bool = False,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: Callable[[], AsyncIterator[bytes]] | None = None,
+        silence_s: float = SILENCE_S,
+    ) -> aiohttp.ClientResponse:
+        """A good answer whose body is still to be read, and then to be closed. body: made anew for each try. Raises
+        Refused, NoNodeAnswers."""
         assert self._session is not None
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silence_s)
         patience = _Patience(self.deadline_s, again)
         while True:
             for node in self.nodes:
                 try:
-                    response = await self._session.get(
-                        f"{self._scheme}://{node}{path}", params=params, timeout=timeout, allow_redirects=False
+                    response = await self._session.request(
+                        method,
+                        f"{self._scheme}://{node}{path}",
+                        params=params,
+                        headers=headers,
+                        data=None if body is None else body(),
+                        timeout=timeout,
+                        allow_redirects=False,
                     )
-                    if response.status == 200:
+                    if response.status in (200, 206):
                         return response
                     raw = await response.read()
                     if response.status not in _LATER:

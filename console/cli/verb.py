@@ -19,6 +19,7 @@ VERBS: dict[str, str] = {
     "why": "say why a group waits, failed, or is where it is",
     "logs": "print or follow the logs of a group",
     "events": "show the timeline of a group",
+    "files": "list, fetch and bring files of a group: checkpoints, data, mounts",
     "exec": "run a program, or a shell, beside a running rank",
     "stop": "stop a group; its ranks get time to save",
     "pause": "let running groups save and give their cards back; they keep their place",
