@@ -23,7 +23,7 @@ from schemas.limits import FILE_PART_MAX
 BLOCK = 1 << 20
 _PASSED_ON = 256 << 10
 _LATER = frozenset((429, 502, 503, 504))
-_RETRY_S, _GIVE_UP_S = 0.3, 10.0
+_RETRY_S, _GIVE_UP_S = 0.3, 30.0
 # A disk that is slow over there is given a minute by its own agent.
 _PEER = aiohttp.ClientTimeout(total=None, sock_connect=3.0, sock_read=75.0)
 

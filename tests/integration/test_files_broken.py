@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import os
 import subprocess
+import time
 from collections import Counter
 
 import aiohttp
 import pytest
 
 from agentd.files import service as service_module
+from agentd.files import source
+from agentd.files.source import LocalSource
 from schemas.commands import command
 from tests.integration.file_hosts import file_mesh
 from tests.integration.mesh_fixture import eventually
@@ -145,8 +148,6 @@ async def test_a_file_that_is_replaced_meanwhile_is_read_as_it_was(mesh):
 
 
 async def test_a_holder_that_comes_back_goes_on_and_one_that_does_not_cuts(mesh, monkeypatch):
-    from agentd.files import source
-
     monkeypatch.setattr(source, "FILE_PART_MAX", MIB)
     monkeypatch.setattr(source, "_GIVE_UP_S", 1.0)
     data = os.urandom(24 * MIB)
@@ -209,6 +210,27 @@ async def test_one_entry_in_the_audit_for_the_ranges_of_a_download_and_the_parts
         ("RecordUpload", mesh.group_id, "/checkpoint/g", "n2"),
         ("RecordDownload", mesh.group_id, "/checkpoint/f", "n2"),
     ]
+
+
+@BOTH
+async def test_a_reader_that_takes_nothing_is_read_no_further_ahead_than_buffers_hold(mesh, host, monkeypatch):
+    with (mesh.checkpoint / "big").open("wb") as file:
+        file.truncate(256 * MIB)
+    read_at, block = [0.0, 0], LocalSource._block
+
+    def counted(self, at, length, last):
+        read_at[:] = [time.monotonic(), at + length]
+        return block(self, at, length, last)
+
+    monkeypatch.setattr(LocalSource, "_block", counted)
+    async with read_some(mesh, host, 1000) as response:
+
+        async def still() -> bool:
+            return time.monotonic() - read_at[0] > 1.0
+
+        await eventually(still, 30, lambda: "a pause")
+        assert read_at[1] <= 48 * MIB, read_at
+        assert len(await response.content.read()) == 256 * MIB - 1000
 
 
 async def test_so_many_at_once_and_no_more(mesh, monkeypatch):
