@@ -56,6 +56,22 @@ ACTIONS: tuple[Action, ...] = (
     Action("timeline", ("t",), "timeline", "what each rank did when", (*ROWS, "detail", "log", "curve")),
     Action("curves", ("m",), "curves", "the loss and other scalars", (*ROWS, "detail", "log", "timeline")),
     Action("stop", ("s",), "stop", "stop the group, or all marked ones; asks first", (*ROWS, *OF_GROUP), mutating=True),
+    Action(
+        "pause",
+        ("P",),
+        "",
+        "let the group, or all marked ones, save and give their cards back; asks first",
+        (*ROWS, *OF_GROUP),
+        mutating=True,
+    ),
+    Action(
+        "resume",
+        ("R",),
+        "",
+        "put the paused group, or all marked ones, back into the queue; asks first",
+        (*ROWS, *OF_GROUP),
+        mutating=True,
+    ),
     Action("clone", ("c",), "clone", "edit a copy of the document and submit it", (*ROWS, "detail"), mutating=True),
     Action(
         "resubmit",

@@ -10,6 +10,7 @@ from console.core.group_list import run_time
 from console.core.line import Line, cell, joined
 from console.core.marks import group_mark
 from schemas.rules.checkpoints.at_risk import hours_text
+from schemas.states import PAUSED, PLACED
 
 if TYPE_CHECKING:
     from console.store.rows import Group
@@ -28,18 +29,16 @@ class Question:
 
 def stop_question(groups: "Sequence[Group]", ended: int, now_ms: int, cells: int) -> Question:
     """cells: how wide it may be. A name is cut where it must, an id never."""
-    lines = _group_lines(groups[:SHOWN], now_ms, cells)
-    if len(groups) > SHOWN:
-        lines.append((((f"and {len(groups) - SHOWN} more"), line.DIM),))
-    cards = sum(group.gpus or 0 for group in groups if group.nodes)
-    lines += [line.EMPTY]
-    running = sum(bool(group.nodes) for group in groups)
-    if running:
-        lines.append((("Ranks get SIGTERM and their grace to save, then are killed.", line.TEXT),))
-        lines.append(((f"{number(cards)} cards come free.", line.TEXT),))
+    lines = _chosen(groups, now_ms, cells)
+    placed = [group for group in groups if group.status in PLACED]
+    paused = sum(group.status == PAUSED for group in groups)
+    if placed:
+        lines += _ranks_end(placed)
         lines.append(((f"What was computed since the last checkpoint is lost{_hours(groups, now_ms)}.", line.TEXT),))
-    if len(groups) > running:
+    if len(groups) > len(placed) + paused:
         lines.append((("What waits in the queue leaves it at once.", line.TEXT),))
+    if paused:
+        lines.append((("What is paused gives its place up and cannot be resumed.", line.TEXT),))
     if ended:
         verbs = ("has", "is") if ended == 1 else ("have", "are")
         lines.append(((f"{ended} marked {verbs[0]} ended already and {verbs[1]} left alone.", line.DIM),))
@@ -47,10 +46,52 @@ def stop_question(groups: "Sequence[Group]", ended: int, now_ms: int, cells: int
     return Question(name, tuple(lines), "stop")
 
 
-def _hours(groups: "Sequence[Group]", now_ms: int) -> str:
+def pause_question(groups: "Sequence[Group]", others: int, now_ms: int, cells: int) -> Question:
+    """others: chosen ones that do not run."""
+    lines = _chosen(groups, now_ms, cells)
+    lines += _ranks_end(groups)
+    lines.append((("They keep their place in line, and their checkpoint path, until they are resumed.", line.TEXT),))
+    lines.append(((f"A script that saves on SIGTERM loses nothing{_hours(groups, now_ms, ', else')}.", line.TEXT),))
+    if others:
+        lines.append(((f"{_left_alone(others)}: only what runs can be paused.", line.DIM),))
+    name = f"Pause {len(groups)} groups" if len(groups) > 1 else "Pause this group"
+    return Question(name, tuple(lines), "pause")
+
+
+def resume_question(groups: "Sequence[Group]", others: int, now_ms: int, cells: int) -> Question:
+    """others: chosen ones that are not paused."""
+    lines = _chosen(groups, now_ms, cells)
+    lines.append((("Each waits again at its old place, before what was submitted later.", line.TEXT),))
+    lines.append((("Each goes on from its newest complete checkpoint.", line.TEXT),))
+    if others:
+        lines.append(((f"{_left_alone(others)}: not paused.", line.DIM),))
+    name = f"Resume {len(groups)} groups" if len(groups) > 1 else "Resume this group"
+    return Question(name, tuple(lines), "resume")
+
+
+def _chosen(groups: "Sequence[Group]", now_ms: int, cells: int) -> list[Line]:
+    lines = _group_lines(groups[:SHOWN], now_ms, cells)
+    if len(groups) > SHOWN:
+        lines.append((((f"and {len(groups) - SHOWN} more"), line.DIM),))
+    return [*lines, line.EMPTY]
+
+
+def _ranks_end(groups: "Sequence[Group]") -> list[Line]:
+    cards = sum(group.gpus or 0 for group in groups)
+    return [
+        (("Ranks get SIGTERM and their grace to save, then are killed.", line.TEXT),),
+        ((f"{number(cards)} cards come free.", line.TEXT),),
+    ]
+
+
+def _left_alone(count: int) -> str:
+    return f"{count} marked {'is' if count == 1 else 'are'} left alone"
+
+
+def _hours(groups: "Sequence[Group]", now_ms: int, before: str = ":") -> str:
     risks = [group.at_risk for group in groups if group.at_risk is not None]
     hours = sum(risk.gpu_hours(now_ms) for risk in risks)
-    return f": {hours_text(hours)} GPU-hours now" if risks else ""
+    return f"{before} {hours_text(hours)} GPU-hours now" if risks else ""
 
 
 def resubmit_question(group: "Group") -> Question:

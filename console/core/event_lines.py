@@ -11,7 +11,7 @@ from schemas.instants import iso_utc
 if TYPE_CHECKING:
     from console.store.rows import Event
 
-_BAD = frozenset(("failed", "root_failure", "rank_lost", "node_lost"))
+_BAD = frozenset(("failed", "root_failure", "rank_lost", "node_lost", "stalled", "deadline_over"))
 _WARN = frozenset(
     ("recovering", "rolled_back", "claim_failed", "node_isolated", "requeued", "stopping", "log_lost", "rebuilding")
 )

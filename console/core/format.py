@@ -18,6 +18,8 @@ STATUS_MARKS = {
     "stopping": "X",
     "stopped": "X",
     "recovering": "!",
+    "pausing": "P",
+    "paused": "P",
 }
 
 

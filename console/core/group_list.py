@@ -97,7 +97,7 @@ def row_line(
 
 
 def _progress(progress: Progress | None, group: "Group", now_ms: int) -> dict[str, Span]:
-    if progress is None or group.status not in ("running", "stopping"):
+    if progress is None or group.status not in ("running", "stopping", "pausing"):
         return dict.fromkeys(_TELEMETRY, (UNKNOWN, line.DIM))
     old = progress.at_ms is not None and now_ms - progress.at_ms > 180_000
     tone = line.DIM if old else line.TEXT
@@ -153,14 +153,23 @@ def filter_fields(group: "Group") -> dict[str, Callable[[], object]]:
 
 
 # Orders: what a column's key is. `state` is the first one: what needs a hand, then what moves, then history.
-_CLASS = {"recovering": 0, "stopping": 1, "starting": 1, "scheduling": 1, "running": 2, "pending": 3}
+_CLASS = {
+    "recovering": 0,
+    "stopping": 1,
+    "pausing": 1,
+    "starting": 1,
+    "scheduling": 1,
+    "running": 2,
+    "pending": 3,
+    "paused": 4,
+}
 
 
 def _by_state(group: "Group", now_ms: int) -> Any:
     if group.terminal:
         ended = group.ended_ms or group.created_ms or 0
         fresh = group.status == "failed" and now_ms - ended < FRESH_FAILURE_MS
-        return (0 if fresh else 4, -ended, 0)
+        return (0 if fresh else 5, -ended, 0)
     return (_CLASS.get(group.status, 2), -group.priority if group.status == "pending" else 0, _submitted(group))
 
 

@@ -136,7 +136,19 @@ def status_counts(counts: Mapping[str, int], stalled: int, cells: int) -> Line:
     """`R 18 running  S 1 starting …`, those that are not there left out; without the words where they do not fit."""
     from console.core.marks import STALLED, group_mark
 
-    order = ("running", "starting", "scheduling", "pending", "recovering", "stopping", "failed", "completed", "stopped")
+    order = (
+        "running",
+        "starting",
+        "scheduling",
+        "pending",
+        "paused",
+        "recovering",
+        "pausing",
+        "stopping",
+        "failed",
+        "completed",
+        "stopped",
+    )
     shown = [(group_mark(status), counts[status]) for status in order if counts.get(status)]
     if stalled:
         shown.append((STALLED, stalled))

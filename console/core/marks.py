@@ -28,6 +28,8 @@ _TONES = {
     "scheduling": (BUSY, 3),
     "starting": (BUSY, 3),
     "stopping": (WARN, 4),
+    "pausing": (WARN, 4),
+    "paused": (WAIT, 2),
     "recovering": (WARN, 5),
     "failed": (BAD, 6),
 }

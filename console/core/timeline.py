@@ -61,7 +61,9 @@ class Window:
 def lanes_of(group: "Group", tasks: "Sequence[Task]", events: "Sequence[Event]") -> list[Lane]:
     """By attempt, then rank."""
     waits = _waits(group, events)
-    ordered_stop = _first_by_attempt(events, ("stopping", "recovering", "root_failure"))
+    ordered_stop = _first_by_attempt(
+        events, ("stopping", "pausing", "recovering", "root_failure", "deadline_over", "stalled")
+    )
     roots = {event.attempt: event.rank for event in events if event.kind == "root_failure"}
     return [
         _lane(task, waits.get(task.attempt), ordered_stop.get(task.attempt), roots.get(task.attempt)) for task in tasks
@@ -74,7 +76,9 @@ def _waits(group: "Group", events: "Sequence[Event]") -> dict[int, int]:
     for event in events:
         if event.kind == "bound" and event.attempt is not None and since is not None:
             begun[event.attempt] = since
-        elif event.kind in ("requeued", "rolled_back", "rebuilding", "submitted") and event.at_ms is not None:
+        elif (
+            event.kind in ("requeued", "rolled_back", "rebuilding", "resumed", "submitted") and event.at_ms is not None
+        ):
             since = event.at_ms
     return begun
 

@@ -4,12 +4,25 @@ from typing import TYPE_CHECKING
 
 from console.cli.request import new_request_id
 from console.core import line
-from console.core.confirm_text import resubmit_question, stop_question
+from console.core.confirm_text import pause_question, resubmit_question, resume_question, stop_question
 from console.screens.view import ViewScreen
 from console.store.session import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from console.core.confirm_text import Question
     from console.store.rows import Group
+
+    Asked = Callable[[Sequence[Group], int, int, int], Question]
+
+# While it is asked, and what is said when all were taken: of several, and of one.
+_WORDS = {
+    "stop": ("stopping", "ordered to stop", "is stopping"),
+    "pause": ("pausing", "ordered to pause", "is pausing"),
+    "resume": ("resuming", "wait again", "waits again at its old place"),
+    "resubmit": ("submitting again", "", ""),
+}
 
 
 class GroupActions(ViewScreen):
@@ -72,6 +85,23 @@ class GroupActions(ViewScreen):
         question = stop_question(groups, len(chosen) - len(groups), self.session.now_ms(), room(self.app.size.width))
         self._ask(question, groups, "stop")
 
+    def do_pause(self) -> None:
+        self._ask_those(pause_question, "pause", "running", "nothing to pause: only what runs has something to save")
+
+    def do_resume(self) -> None:
+        self._ask_those(resume_question, "resume", "paused", "nothing to resume: only paused groups go on")
+
+    def _ask_those(self, question: "Asked", what: str, status: str, otherwise: str) -> None:
+        from console.screens.confirm import room
+
+        chosen = self.targets()
+        groups = [group for group in chosen if group.status == status]
+        if not groups:
+            self.flash(otherwise if chosen else "no group is chosen", line.WARN)
+            return
+        others, now_ms, cells = len(chosen) - len(groups), self.session.now_ms(), room(self.app.size.width)
+        self._ask(question(groups, others, now_ms, cells), groups, what)
+
     def do_resubmit(self) -> None:
         if (group := self.target()) is not None:
             if not group.terminal:
@@ -103,12 +133,11 @@ class GroupActions(ViewScreen):
         self.app.push_screen(ConfirmScreen(question), answered)
 
     async def _carry_out(self, what: str, ordered: list[tuple[str, str, str]]) -> None:
-        act = self.session.stop if what == "stop" else self.session.resubmit
-        verb = "stopping" if what == "stop" else "submitting again"
+        verb, done_many, done_one = _WORDS[what]
         failed: list[tuple[str, Outcome]] = []
         for at, (group_id, name, request_id) in enumerate(ordered, 1):
             self.console.say(f"{verb} {at}/{len(ordered)}: {name}", line.BUSY)
-            outcome = await act(group_id, request_id)
+            outcome = await self.session.order_group(group_id, what, request_id)
             if not outcome.ok:
                 failed.append((name, outcome))
             elif what == "resubmit":
@@ -117,7 +146,7 @@ class GroupActions(ViewScreen):
             name, outcome = failed[0]
             more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
             self.console.say(f"{name}: {outcome.text}{more}", line.BAD if outcome.sure else line.WARN)
-        elif what == "stop":
+        elif done_one:
             self.console.say(
-                f"{len(ordered)} ordered to stop" if len(ordered) > 1 else f"{ordered[0][1]} is stopping", line.GOOD
+                f"{len(ordered)} {done_many}" if len(ordered) > 1 else f"{ordered[0][1]} {done_one}", line.GOOD
             )

@@ -355,11 +355,9 @@ class Session:
 
     # Actions
 
-    async def stop(self, group_id: str, request_id: str) -> Outcome:
-        return await self._act(f"/api/v1/task-groups/{group_id}/stop", request_id, None, "is stopping")
-
-    async def resubmit(self, group_id: str, request_id: str) -> Outcome:
-        return await self._act(f"/api/v1/task-groups/{group_id}/resubmit", request_id, None, "was submitted")
+    async def order_group(self, group_id: str, what: str, request_id: str) -> Outcome:
+        """what: stop, pause, resume or resubmit."""
+        return await self._act(f"/api/v1/task-groups/{group_id}/{what}", request_id, None, f"was told to {what}")
 
     async def submit(self, body: bytes, request_id: str) -> Outcome:
         return await self._act("/api/v1/task-groups", request_id, body, "was submitted")

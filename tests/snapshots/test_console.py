@@ -194,6 +194,19 @@ async def test_stop_asks_with_cancel_in_front_and_names_what_happens():
         assert console.mesh.writes == []
 
 
+async def test_what_runs_is_paused_and_what_is_paused_resumed_after_a_question():
+    async with driven(example_mesh()) as console:
+        await console.until("llama3-8b")
+        await console.press("R")
+        await console.until("only paused groups go on")
+        await console.press("j", "j", "j", "P")
+        await console.until("Pause this group")
+        assert "keep their place in line" in console.text() and "SIGTERM" in console.text()
+        await console.press("y")
+        await console.until("is pausing")
+        assert [what for what, _, _, _ in console.mesh.writes] == ["pause"]
+
+
 async def test_marked_groups_are_stopped_once_each():
     async with driven(example_mesh()) as console:
         await console.until("llama3-8b")

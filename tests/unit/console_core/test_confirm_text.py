@@ -2,7 +2,7 @@
 
 import pytest
 
-from console.core.confirm_text import node_question, stop_question
+from console.core.confirm_text import node_question, pause_question, resume_question, stop_question
 from console.core.line import line_width, plain
 from console.store.rows import group_of_row
 from tests.snapshots.canned_mesh import NOW_MS, H, gid, group_row
@@ -17,6 +17,30 @@ def test_lines_of_groups_fit_and_their_ids_are_whole(cells, name):
     for at, item in enumerate(question.lines[:2], 1):
         assert gid(at) in plain(item).split() and "1,024 GPU" in plain(item) and "ran 4d" in plain(item)
     assert any("1 marked has ended already and is left alone." in plain(item) for item in question.lines)
+
+
+def of_status(status: str, **over):
+    return group_of_row(group_row(1, "llama", status, 16, 2, nodes=["gpu-1", "gpu-2"], **over))
+
+
+def test_a_pause_says_what_is_kept_and_what_it_costs():
+    question = pause_question([of_status("running", started_ms=NOW_MS - H)], 2, NOW_MS, 100)
+    text = "\n".join(map(plain, question.lines))
+    assert (question.title, question.yes) == ("Pause this group", "pause")
+    for said in ("SIGTERM", "cards come free", "keep their place in line", "2 marked are left alone"):
+        assert said in text
+    assert all(line_width(item) <= 100 for item in question.lines)
+
+
+def test_a_resume_says_where_it_waits():
+    question = resume_question([of_status("paused"), of_status("paused")], 0, NOW_MS, 100)
+    text = "\n".join(map(plain, question.lines))
+    assert question.title == "Resume 2 groups" and "old place" in text and "SIGTERM" not in text
+
+
+def test_a_stop_of_what_is_paused_has_no_ranks_to_end():
+    text = "\n".join(map(plain, stop_question([of_status("paused")], 0, NOW_MS, 100).lines))
+    assert "cannot be resumed" in text and "SIGTERM" not in text and "cards come free" not in text
 
 
 @pytest.mark.parametrize("what", ["cordon", "uncordon", "drain"])
