@@ -14,6 +14,7 @@ from schemas.ids import node_id
 from schemas.limits import DEFAULT_PROFILE, PROFILES
 from schemas.loopback import is_loopback
 from schemas.rules.allowed_paths import DEFAULT_ALLOWED_PATHS
+from schemas.rules.rendezvous_address import CANDIDATES_MAX
 
 RUNTIMES = ("process", "docker", "memory")
 VOTER_COUNTS = (1, 3, 5)
@@ -57,6 +58,7 @@ class AgentConfig:
     tls: bool | None = None
     """None: as the data directory was made, else on unless everything is on loopback."""
     advertise: str = ""
+    rendezvous_addresses: tuple[str, ...] = ()
 
     @property
     def api_public(self) -> Address:
@@ -100,7 +102,7 @@ def is_every_address(host: str) -> bool:
         return False
 
 
-def parse_advertised(text: str) -> str:
+def parse_advertised(text: str, flag: str = "--advertise") -> str:
     """A host as others call it: an address, or a name in lower case."""
     host = text.strip("[]").lower()
     try:
@@ -108,12 +110,18 @@ def parse_advertised(text: str) -> str:
     except ValueError:
         if not _HOST.fullmatch(host):
             raise ConfigError(
-                f"--advertise {text!r} is no host: say a name or an address without a port, as other hosts reach this "
-                f"one"
+                f"{flag} {text!r} is no host: say a name or an address without a port, as other hosts reach this one"
             ) from None
     if is_every_address(host):
-        raise ConfigError(f"--advertise {text} is every address; say the one under which other hosts reach this one")
+        raise ConfigError(f"{flag} {text} is every address; say the one under which other hosts reach this one")
     return host
+
+
+def parse_addresses(items: Sequence[str]) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(parse_advertised(item, "--rendezvous-address") for item in items))
+    if len(found) > CANDIDATES_MAX:
+        raise ConfigError(f"--rendezvous-address is said {len(found)} times; {CANDIDATES_MAX} at most are tried")
+    return found
 
 
 def require_reachable(config: AgentConfig) -> None:
@@ -165,6 +173,13 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--voter", metavar="HOST:PORT", default="127.0.0.1:7461")
     parser.add_argument(
         "--advertise", metavar="HOST", default="", help="host under which others reach both, where it is another one"
+    )
+    parser.add_argument(
+        "--rendezvous-address",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="where ranks of other hosts find rank 0 here, the best first (of the interfaces, private ones first)",
     )
     parser.add_argument(
         "--tls", choices=("on", "off"), help="off is for trying out on loopback, where it is what is not said"
@@ -286,6 +301,7 @@ def config_from_flags(flags: argparse.Namespace) -> AgentConfig:
         rendezvous_after_s=_seconds(flags.rendezvous_after, "--rendezvous-after", 0.5, 86_400.0),
         tls=None if flags.tls is None else flags.tls == "on",
         advertise=parse_advertised(flags.advertise) if flags.advertise else "",
+        rendezvous_addresses=parse_addresses(flags.rendezvous_address),
         keep_days=keep_days,
         keep_groups=keep_groups,
     )

@@ -41,6 +41,8 @@ REASONS: Mapping[str, str] = {
     "label": "What people may select hosts by. KEY=VALUE, each key once.",
     "allow-path": "Where groups may have checkpoints and data, beside /data, /mnt, /opt, /workspace, /tmp/heteroflow, "
     "/home/*/heteroflow and /root/models. The same on every host, and on a share for groups of several hosts.",
+    "rendezvous-address": "Where ranks on other hosts look for rank 0 when it is here, the best first; a start takes "
+    "the first that all of them reach. Not said: the addresses of this host's interfaces, private ones first.",
     "telemetry-every": "Seconds between two looks at tasks and cards: shorter shows more and costs more.",
     "stall-after": "Seconds without a step, with idle cards and silent logs, that raise the alert. Longer than the "
     "longest evaluation or checkpoint of your jobs, and the same on every host.",
@@ -62,6 +64,7 @@ _SAMPLES: Mapping[str, Value] = {
     "advertise": "gpu-01.example",
     "tls": "on",
     "label": ["rack=a1"],
+    "rendezvous-address": ["10.0.0.1", "203.0.113.5"],
     "allow-path": ["/srv/checkpoints"],
 }
 _HEAD = """# Configuration of heteroflow-agentd. Lines that begin with `#` and a key show its default or an example.

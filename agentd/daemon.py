@@ -341,7 +341,7 @@ class Agent:
         execs = ExecService(runtime, session)
         files = HostFiles(self._config.allowed_paths, self._private_paths())
         self._api.files = FileService(identity.node_id, files, session)
-        plan = TaskPlan(runtime, simulated_gpus=backend == "simulated")
+        plan = TaskPlan(runtime, backend == "simulated", identity.cluster_id or "")
         telemetry = make_telemetry(
             identity.node_id,
             mesh,

@@ -8,9 +8,11 @@ from typing import Any
 from agentd.config import AgentConfig
 from agentd.data_dir import Identity
 from agentd.gpu.base import Gpu
+from agentd.interfaces import interfaces
 from agentd.runtime.base import Runtime
 from mesh.client import MeshClient
 from schemas.commands import command
+from schemas.rules.rendezvous_address import candidates
 
 
 def version() -> str:
@@ -23,6 +25,7 @@ def version() -> str:
 def register_command(
     config: AgentConfig, identity: Identity, runtime: Runtime, gpu_backend: str, gpus: Sequence[Gpu]
 ) -> dict[str, Any]:
+    found = offered_addresses(config)
     return command(
         "RegisterNode",
         node_id=identity.node_id,
@@ -37,7 +40,16 @@ def register_command(
         version=version(),
         cpus=os.cpu_count() or 1,
         memory_mb=(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) >> 20,
+        **({"addresses": list(found)} if found else {}),
     )
+
+
+def offered_addresses(config: AgentConfig) -> tuple[str, ...]:
+    """None on a mesh of one machine, where there is nothing to choose."""
+    if config.on_loopback and not config.rendezvous_addresses:
+        return ()
+    carried = interfaces() if not config.rendezvous_addresses else ()
+    return candidates(config.rendezvous_addresses, carried, config.api_public.host)
 
 
 async def agents_of(mesh: MeshClient) -> list[tuple[str, str]]:

@@ -52,6 +52,15 @@ class NodeFeed:
             self._moved.clear()
             await self._moved.wait()
 
+    async def claimed(self, group_id: str, attempt: int, rank: int) -> None:
+        """Comes back once the mesh has heard that the rank is claimed."""
+        while True:
+            group = self.groups.get(group_id)
+            if group is not None and group["attempt"] == attempt and rank in group["claimed"]:
+                return
+            self._moved.clear()
+            await self._moved.wait()
+
     def orders(self) -> list[Order]:
         return [
             Order(

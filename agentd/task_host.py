@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from agentd.claims.claimer import Claimer, ClaimRequest, HeldClaim
@@ -196,7 +197,8 @@ class TaskHost:
             self._wake.set()
             return
         progress = _Progress(_name(key), self._wake.set)
-        work = asyncio.create_task(self._claimer.claim(request, in_use, progress.say))
+        rank_0_claimed = partial(self._feed.claimed, key.group_id, key.attempt, 0)
+        work = asyncio.create_task(self._claimer.claim(request, in_use, progress.say, rank_0_claimed))
         work.add_done_callback(lambda _: self._wake.set())
         self._claims[key] = _LocalClaim(token, request.cards, work, progress)
 
@@ -235,6 +237,9 @@ class TaskHost:
             fields["resume"] = held.resume
             if held.sees is not None:
                 fields["sees"] = held.sees
+            if held.reach is not None:
+                fields["reached"] = list(held.reach.reached)
+                fields["unreached"] = [dict(one) for one in held.reach.unreached]
         if report.kind == "claim_failed" and claim is not None and isinstance(refusal := claim.result, ClaimRefused):
             fields |= {"code": refusal.code, "text": refusal.text[:4096], "permanent": refusal.permanent}
         if report.kind == "started" and seen is not None and seen.started_ms is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentd import heteroflow_report
 from agentd.claims.claimer import ClaimRequest
+from agentd.claims.reach import MeetingPoint
 from agentd.interfaces import leading_to
 from agentd.node_feed import Row, task_id_of
 from agentd.runtime.base import ContainerOptions, Mount, Runtime, RuntimeRefused, TaskId, TaskSpec
@@ -17,6 +18,7 @@ from schemas.rules.byte_size import byte_size
 from schemas.rules.frameworks import LISTEN_EVERYWHERE, Placement, PlacementIncomplete
 from schemas.rules.frameworks.placement import port_of
 from schemas.rules.frameworks.rank import HOST_PATH, REPORT_MODULE, REPORT_PIPE, RankStart, rank_start
+from schemas.rules.rendezvous_address import crosses_networks
 from schemas.task_group import task_findings
 from schemas.task_types import CONTAINER
 
@@ -26,8 +28,8 @@ GIVEN = "given"
 
 
 class TaskPlan:
-    def __init__(self, runtime: Runtime, simulated_gpus: bool) -> None:
-        self._runtime, self._simulated_gpus = runtime, simulated_gpus
+    def __init__(self, runtime: Runtime, simulated_gpus: bool, cluster_id: str = "") -> None:
+        self._runtime, self._simulated_gpus, self._cluster_id = runtime, simulated_gpus, cluster_id
 
     def claim_request(self, row: Row, group: Row) -> ClaimRequest:
         body = _body(group)
@@ -43,7 +45,23 @@ class TaskPlan:
             mounts=tuple(mount["source"] for mount in group["document"]["task"].get("mounts", ())),
             container=container_options(group["document"]["task"]),
             framework=body.get("framework"),
+            meeting=self._meeting(row, group),
             refused="; ".join(finding.message for finding in task_findings(group["document"])[:_FINDINGS_SAID]),
+        )
+
+    def _meeting(self, row: Row, group: Row) -> MeetingPoint | None:
+        reach = group.get("reach")
+        if reach is None:
+            return None
+        return MeetingPoint(
+            cluster_id=self._cluster_id,
+            group_id=str(group["group_id"]),
+            attempt=int(row["attempt"]),
+            node=str(group["nodes"][0]),
+            addresses=tuple(reach["offered"]),
+            port=int(group["master"]["port"]),
+            rank=int(row["rank"]),
+            world=len(group["nodes"]),
         )
 
     def task_spec(self, row: Row, group: Row) -> TaskSpec:
@@ -85,6 +103,7 @@ class TaskPlan:
             dataset_path=_body(group).get("dataset_path"),
             resume=group["resume"]["path"] if group["resume"] else None,
             files_dir=files_dir,
+            crosses_networks=crosses_networks((group.get("reach") or {}).get("offered", ()), group["master"]["addr"]),
             interface=leading_to(str(group["master"]["addr"]), int(group["master"]["port"])) or "",
         )
         try:

@@ -375,6 +375,7 @@ class Node(TypedDict):
     reason: str | None
     engine_down: str | None
     api_addr: str
+    addresses: list[str]
     voter: bool
     gpu_backend: str
     runtime: str

@@ -36,6 +36,7 @@ from schemas.limits import (
     TEXT_MAX,
 )
 from schemas.rules.permissions import KINDS, ROLES, SCOPES
+from schemas.rules.rendezvous_address import CANDIDATES_MAX
 from schemas.states import DRAIN_MODES, OVER_DEADLINE, OVER_STALL, OVER_WAIT, RENDEZVOUS_STATES
 
 VERSION = 1
@@ -215,6 +216,8 @@ ATTEMPT = integer(1, ATTEMPTS_MAX)
 UUID = text(NAME_MAX)
 RESUME = optional(record({"path": text(TEXT_MAX)}, {"step": optional(integer()), "source": text(NAME_MAX)}))
 
+# Why one of rank 0's addresses was not reached.
+UNREACHED = record({"addr": ADDRESS, "why": text(300)})
 # What a node sees of the checkpoints, to be compared with what the others see; absent where nobody looked.
 # mark: of the save that `pick` is; rejected: what was passed over.
 SEES = record(
@@ -243,7 +246,16 @@ _REPORT_BASE: dict[str, Check] = {**TASK_REF, "seq": integer(1), "kind": text(NA
 _BESIDE: dict[str, Check] = {**TASK_REF, "seq": integer(0, 0), "kind": text(NAME_MAX)}
 REPORT_KINDS: dict[str, Check] = {
     "progress": record({**_BESIDE, "text": LONG}),
-    "claimed": record({**_REPORT_BASE}, {"resume": RESUME, "at_ms": integer(), "sees": SEES}),
+    "claimed": record(
+        {**_REPORT_BASE},
+        {
+            "resume": RESUME,
+            "at_ms": integer(),
+            "sees": SEES,
+            "reached": each(ADDRESS, CANDIDATES_MAX),
+            "unreached": each(UNREACHED, CANDIDATES_MAX),
+        },
+    ),
     "claim_failed": record(
         {**_REPORT_BASE, "code": text(NAME_MAX), "text": LONG, "permanent": boolean}, {"at_ms": integer()}
     ),
@@ -312,8 +324,8 @@ COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
             "cpus": integer(),
             "memory_mb": integer(),
         },
-        # Why no container can be started there now.
-        {"engine_down": optional(LONG)},
+        # Why no container can be started there now; where ranks of other hosts may look for this one's, best first.
+        {"engine_down": optional(LONG), "addresses": each(ADDRESS, CANDIDATES_MAX)},
     ),
     "SubmitGroup": (
         {

@@ -12,6 +12,7 @@ from typing import Any
 from agentd.claims.checkpoint_probe import look
 from agentd.claims.deadline_thread import within
 from agentd.claims.port_hold import hold_port
+from agentd.claims.reach import Door, MeetingPoint, Reach, reach
 from agentd.claims.task_paths import check_dataset_path, check_free_space, check_mounts, prepare_checkpoint_path
 from agentd.core.claim import (
     CHECKPOINT_FREE_BYTES,
@@ -30,7 +31,8 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
     """What the order asks of this host. cards: uuids; port: for the rendezvous, 0 where this rank opens none; ports:
-    those it declared; mounts: sources. refused: what is wrong with its document, whoever accepted it."""
+    those it declared; mounts: sources. refused: what is wrong with its document, whoever accepted it. meeting: where
+    its ranks meet, None where nobody tries it."""
 
     name: str
     cards: tuple[str, ...]
@@ -44,18 +46,24 @@ class ClaimRequest:
     framework: str | None = None
     refused: str = ""
     ports: tuple[int, ...] = ()
+    meeting: MeetingPoint | None = None
 
 
 @dataclass(slots=True)
 class HeldClaim:
     """resume: the newest complete checkpoint that this host sees, `{path, step, source}` or None. sees: what is
-    compared with the other hosts', None where nobody looked."""
+    compared with the other hosts', None where nobody looked. door: of rank 0, where the others come to try it."""
 
     resume: dict[str, Any] | None = None
     sees: dict[str, Any] | None = None
     port_sockets: list[socket.socket] = field(default_factory=list)
+    door: Door | None = None
+    reach: Reach | None = None
 
     def release(self) -> None:
+        if self.door is not None:
+            self.door.close()
+            self.door = None
         while self.port_sockets:
             self.port_sockets.pop().close()
 
@@ -77,12 +85,22 @@ class Claimer:
         self._get_image = get_image
 
     async def claim(
-        self, request: ClaimRequest, in_use: Mapping[str, str], say: Callable[[str], None] = log.info
+        self,
+        request: ClaimRequest,
+        in_use: Mapping[str, str],
+        say: Callable[[str], None] = log.info,
+        rank_0_claimed: Callable[[], Awaitable[None]] | None = None,
     ) -> HeldClaim | ClaimRefused:
-        """Holds nothing when refused or cancelled. say: takes how far a long step is."""
+        """Holds nothing when refused or cancelled. say: takes how far a long step is. rank_0_claimed: comes back once
+        rank 0 holds its port; the deadline of all claims ends the wait."""
         held = HeldClaim()
         try:
             refusal = await self._steps(request, in_use, held, say)
+            if refusal is None and request.meeting is not None:
+                # Last, because it waits for another host.
+                if request.meeting.rank and rank_0_claimed is not None:
+                    await rank_0_claimed()
+                held.reach = await reach(request.meeting)
         except BaseException:
             held.release()
             raise
@@ -123,12 +141,8 @@ class Claimer:
                 await self._get_image(request.container, say)
             except ImageUnavailable as error:
                 return ClaimRefused(error.code, str(error), error.permanent)
-        ports = [(request.port, "rank 0's rendezvous")] if request.port else []
-        for port, use in [*ports, *((port, "this task") for port in request.ports)]:
-            taken = hold_port(self._host, port, use)
-            if isinstance(taken, ClaimRefused):
-                return taken
-            held.port_sockets.append(taken)
+        if refusal := self._take_ports(request, held):
+            return refusal
         if request.checkpoint_path is not None and not request.explicit_resume:
             probe = partial(look, request.checkpoint_path, request.framework, self._roots)
             try:
@@ -138,6 +152,22 @@ class Claimer:
                 return too_slow("checkpoint_probe")
             except OSError as error:
                 return ClaimRefused("checkpoint_probe_failed", f"checkpoints cannot be listed: {error}")
+        return None
+
+    def _take_ports(self, request: ClaimRequest, held: HeldClaim) -> ClaimRefused | None:
+        ports = [(port, "this task") for port in request.ports]
+        if request.meeting is not None and not request.meeting.rank:
+            door = Door.open(request.meeting, self._host)
+            if isinstance(door, ClaimRefused):
+                return door
+            held.door = door
+        elif request.port:
+            ports.insert(0, (request.port, "rank 0's rendezvous"))
+        for port, use in ports:
+            taken = hold_port(self._host, port, use)
+            if isinstance(taken, ClaimRefused):
+                return taken
+            held.port_sockets.append(taken)
         return None
 
     def _check_disk(self, checkpoint_path: str | None) -> ClaimRefused | None:

@@ -142,6 +142,7 @@ def node(row: Row, holds: Iterable[tuple[str, Row]]) -> dict[str, Any]:
         "reason": row["reason"] or row.get("engine_down"),
         "engine_down": row.get("engine_down"),
         "api_addr": row["api_addr"],
+        "addresses": row.get("addresses") or [],
         "voter": row["voter_addr"] is not None,
         "gpu_backend": row["gpu_backend"],
         "runtime": row["runtime"],

@@ -46,6 +46,7 @@ PLATFORM_NAMES: dict[str, str] = {
 PER_PROCESS_NAMES = frozenset(("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"))
 # Of one framework each; no document may set them, whatever its framework is.
 FRAMEWORK_NAMES: dict[str, str] = {
+    "HETEROFLOW_BACKEND_HINT": "gloo where the ranks could meet at a public address alone, for init_process_group",
     "HETEROFLOW_HOSTFILE": "deepspeed: hostfile of the group, for --hostfile",
     "HETEROFLOW_DEEPSPEED_CONFIG": "deepspeed: the generated ds_config.json",
     "MEGATRON_TP_PP_ARGS": "megatron: its parallelism as options",
@@ -70,6 +71,7 @@ DEFAULT_NAMES: dict[str, str] = {
     "OMP_NUM_THREADS": "task.cpus shared by the processes of a node, at least 1 (with task.cpus)",
     "NCCL_SOCKET_IFNAME": "several nodes: the interface of this node that leads to MASTER_ADDR, with = before it",
     "GLOO_SOCKET_IFNAME": "several nodes: the same interface",
+    "NCCL_IB_DISABLE": "1 where the ranks could meet at a public address alone",
     "CUDA_DEVICE_MAX_CONNECTIONS": "megatron with tp or cp above 1: 1",
     "ACCELERATE_USE_FSDP": "fsdp with sharding_strategy: true",
     "ACCELERATE_MIXED_PRECISION": "fsdp: precision",

@@ -23,9 +23,19 @@ PORT = 20_001 + os.getpid() % 9_000
 
 
 class MemoryHost:
-    """One agent; `stop` and a new one with the same `runtime.host` is a restart. lease: what it believes of it."""
+    """One agent; `stop` and a new one with the same `runtime.host` is a restart. lease: what it believes of it.
+    addresses: where ranks of other hosts are to look for rank 0 here."""
 
-    def __init__(self, mesh: MemoryMesh, node: str, directory: Path, script: Any = None, host: Any = None) -> None:
+    def __init__(
+        self,
+        mesh: MemoryMesh,
+        node: str,
+        directory: Path,
+        script: Any = None,
+        host: Any = None,
+        addresses: tuple[str, ...] = (),
+    ) -> None:
+        self.addresses = addresses
         self.mesh, self.node, self.lease = mesh, node, True
         self.runtime = MemoryRuntime(script, directory / node, host) if script else MemoryRuntime(host=host)
         self.cards = [f"{node}-gpu-{index}" for index in range(2)]
@@ -48,6 +58,7 @@ class MemoryHost:
                 "RegisterNode", node_id=self.node, uid=f"uid-{self.node}", api_addr="127.9.7.6:7460", voter_addr=None,
                 gpus=[{"uuid": c, "type": "H100", "memory_mb": 1, "index": i} for i, c in enumerate(self.cards)],
                 gpu_backend="simulated", runtime="memory", labels={}, version="0", cpus=1, memory_mb=1,
+                **({"addresses": list(self.addresses)} if self.addresses else {}),
             )
         )  # fmt: skip
         assert outcome["ok"], outcome

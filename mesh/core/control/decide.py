@@ -14,6 +14,7 @@ from mesh.core.control.view import Attempt, View
 from mesh.core.sched.plan import plan
 from mesh.core.sched.view import Plan
 from mesh.core.state.agreement import STORAGE_NOT_SHARED, disagreement, odd_one
+from mesh.core.state.reach import NO_WAY, blamed, meeting_address, no_way
 from schemas.commands import command
 from schemas.limits import (
     CLAIM_DEADLINE_MS,
@@ -147,21 +148,24 @@ def _inherit(attempt: Attempt) -> dict[str, Any]:
 def _start(view: View, attempt: Attempt) -> dict[str, Any] | None:
     if said := disagreement(attempt.views):
         return _rollback(attempt, STORAGE_NOT_SHARED, said, odd_one(attempt.views)["node"])
-    addr = view.api_addr(attempt.nodes[0])
-    if addr is None:
+    if attempt.reach is not None and (said := no_way(attempt.reach)):
+        return _rollback(attempt, NO_WAY, said, blamed(attempt.nodes, attempt.reach))
+    api_addr = view.api_addr(attempt.nodes[0])
+    if api_addr is None:
         return None
+    addr = meeting_address(attempt.reach) or host_of(api_addr)
     told: dict[str, Any] = {}
     if attempt.needs_addresses:
         addresses = [view.api_addr(node) for node in attempt.nodes]
         if None in addresses:
             return None
-        told["addresses"] = [host_of(address) for address in addresses if address is not None]
+        told["addresses"] = [addr, *(host_of(address) for address in addresses[1:] if address is not None)]
     return command(
         "StartGroup",
         group_id=attempt.group_id,
         attempt=attempt.attempt,
         claimed=list(attempt.claimed),
-        master={"addr": host_of(addr), "port": attempt.port},
+        master={"addr": addr, "port": attempt.port},
         resume=resume_decision(attempt),
         **told,
     )

@@ -5,10 +5,12 @@ from mesh.core.state.group import Group
 from mesh.core.state.keys import attempt_prefix, hold_key
 from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.pause import is_paused
+from mesh.core.state.reach import offer
 from mesh.core.state.shape import Shape, shape_of
 from mesh.core.state.store import Row, StateStore
 from schemas.limits import PORT_MAX, PORT_MIN
 from schemas.states import BOUND, CONTAINER_RUNTIMES, GONE, HELD, NODE_READY, ORDER_CLAIM, PENDING, SCHEDULING
+from schemas.task_types import TRAINING
 
 
 def bind_group(store: StateStore, idx: int, command: Row) -> Outcome:
@@ -129,6 +131,8 @@ def _bind(store: StateStore, idx: int, group: Group, shape: Shape, placements: l
         pending_reason=None,
         failure=None,
     )
+    meets = len(placements) > 1 and row["task_type"] == TRAINING
+    offer(row, (store.get("node", placements[0]["node"]) or {}).get("addresses") if meets else None)
     for placement in placements:
         task = {
             "group_id": group.id,

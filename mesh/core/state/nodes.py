@@ -48,6 +48,9 @@ def register_node(store: StateStore, idx: int, command: Row) -> Outcome:
     row["gpus"] = [dict(gpu) for gpu in command["gpus"]]
     row["labels"] = dict(command["labels"])
     row["engine_down"] = command.get("engine_down")
+    row.pop("addresses", None)
+    if command.get("addresses"):
+        row["addresses"] = list(command["addresses"])
     if row != before:
         store.put("node", node_id, row)
     return done(node_id=node_id, state=row["state"])

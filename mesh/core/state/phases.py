@@ -4,6 +4,7 @@ from mesh.core.state.agreement import STORAGE_NOT_SHARED, disagreement, found_th
 from mesh.core.state.group import Group
 from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.penalty import penalise
+from mesh.core.state.reach import way_there
 from mesh.core.state.saves import note_restore
 from mesh.core.state.settle import fail, finish, roll_back
 from mesh.core.state.store import Row, StateStore
@@ -45,7 +46,7 @@ def start_group(store: StateStore, idx: int, command: Row) -> Outcome:
         group.put_task(task)
     resume = command["resume"]
     from_what = f" from checkpoint {resume['path']}." if resume else " from zero: no checkpoint was found."
-    from_what += found_there(group.row)
+    from_what += found_there(group.row) + way_there(group.row.get("reach"))
     group.move(
         STARTING,
         f"Attempt {group.attempt} is starting{from_what if group.row['task_type'] == TRAINING else '.'}",

@@ -9,6 +9,7 @@ from mesh.core.state.group import Group, mark_releasing, release
 from mesh.core.state.keys import task_key
 from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.penalty import penalise
+from mesh.core.state.reach import note_reach
 from mesh.core.state.rebuild import endless_exit
 from mesh.core.state.saves import is_news, note_passed_over, note_removed, note_save
 from mesh.core.state.settle import advance, blame_earlier, fail, failure_follows_loss, finish, recover, roll_back
@@ -106,6 +107,7 @@ def _claimed(item: Touched, task: Row, report: Row, at: int) -> None:
     group.row["claimed"] = sorted({*group.row["claimed"], task["rank"]})
     if task["rank"] == 0:
         group.row["probe"] = report.get("resume")
+    note_reach(group.row, task["rank"], task["node"], report)
     if report.get("sees") is not None:
         note_view(group.row, task["rank"], task["node"], report["sees"])
         if task["rank"] == 0:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from schemas.rules.frameworks import deepspeed, fsdp, jax, megatron, paddle, tensorflow
-from schemas.rules.frameworks.interface import sockets
+from schemas.rules.frameworks.interface import backend_hint, sockets
 from schemas.rules.frameworks.one_node import mpi, threads
 from schemas.rules.frameworks.parameters import Parameters
 from schemas.rules.frameworks.placement import Given, Placement, PlacementIncomplete
@@ -42,4 +42,4 @@ def given_to(document: Mapping[str, Any], placement: Placement) -> Given:
     # Without a framework a rank is one program, and may have no cards.
     processes = 1 if framework is None or framework in _ONE_PROCESS else placement.cards
     defaults = {**made.defaults, **threads(task, placement, processes), **sockets(placement)}
-    return Given(made.env, defaults, made.files)
+    return Given({**made.env, **backend_hint(placement)}, defaults, made.files)

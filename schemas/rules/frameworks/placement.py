@@ -17,7 +17,8 @@ class PlacementIncomplete(Exception):
 class Placement:
     """addresses: of the nodes by rank, empty where only the first is known; master_port: None before placement;
     gpus: UUIDs of this rank's cards; interface: by which this
-    node reaches rank 0's address, empty where that is not known; files_dir: where the task sees the generated files."""
+    node reaches rank 0's address, empty where that is not known; crosses_networks: the ranks meet at a public address,
+    because the private one was not to be reached; files_dir: where the task sees the generated files."""
 
     group_id: str
     attempt: int | str
@@ -34,6 +35,7 @@ class Placement:
     resume: str | None = None
     files_dir: str = FILES_IN_CONTAINER
     interface: str = ""
+    crosses_networks: bool = False
 
     @property
     def world(self) -> int:

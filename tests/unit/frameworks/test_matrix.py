@@ -52,6 +52,14 @@ def test_collectives_use_the_interface_that_leads_to_rank_0(framework):
     assert reserved_refusal("NCCL_SOCKET_IFNAME") is None
 
 
+def test_ranks_that_meet_over_a_public_address_are_told():
+    across = replace(placed(1), crosses_networks=True)
+    found = given_to(document("ddp"), across)
+    assert (found.env, found.defaults) == ({"HETEROFLOW_BACKEND_HINT": "gloo"}, {"NCCL_IB_DISABLE": "1"})
+    alone = given_to(document("ddp"), replace(across, nodes=1, rank=0))
+    assert not alone.env and "NCCL_IB_DISABLE" not in alone.defaults
+
+
 def test_tensorflow_of_one_node_has_no_cluster():
     assert given_to(document("tensorflow", nodes=1), placed(0, nodes=1)).env == {}
 

@@ -57,6 +57,12 @@ SAMPLES: dict[str, dict[str, Any]] = {
         "uid": "u1",
         "reports": [
             {**REPORT, "kind": "claimed", "resume": {"path": "/c/step-5", "step": 5}},
+            {
+                **REPORT,
+                "kind": "claimed",
+                "reached": ["10.0.0.1"],
+                "unreached": [{"addr": "fd00::1", "why": "refuses"}],
+            },
             {**REPORT, "kind": "claim_failed", "code": "port", "text": "taken", "permanent": False},
             {**REPORT, "kind": "started"},
             {**REPORT, "kind": "exited", "exit_code": None, "signal": 9, "at_ms": 5, "why": "fenced"},
