@@ -19,9 +19,10 @@ from typing import Any
 from agentd.claims.port_hold import hold_port
 from agentd.core.claim import ClaimRefused
 
-REACH_S = 2.0
+# A host that trains has no idle core, and one that is late here costs the whole start.
+REACH_S = 4.0
 # For the addresses that are not preferred, once the preferred one has answered.
-_OTHERS_S = 0.3
+_OTHERS_S = 0.5
 _SLOW_CLIENT_S = 10.0
 _LINE_MAX = 1024
 _CONNECTIONS_MAX = 4096

@@ -33,7 +33,8 @@ from schemas.states import (
 class Attempt:
     """A group in `scheduling` or `starting`. nodes: by rank; in_container: its claims get an image; probe: what rank
     0's claim found; views: what the claims saw of the checkpoints, each once; resume: the document's own path;
-    needs_addresses: its ranks, or who looks for their ports, must know each one's; reach: at which addresses they reached rank 0."""
+    needs_addresses: its ranks, or who looks for their ports, must know each one's; reach: at which addresses they
+    reached rank 0."""
 
     group_id: str
     name: str

@@ -15,7 +15,7 @@ def world():
     return world
 
 
-def claimed(world, group, *reached, why="does not answer within 2 s"):
+def claimed(world, group, *reached, why="does not answer within 4 s"):
     """What each rank reached, by rank; None of one that does not try."""
     for _ in range(60):
         if world.status(group) != "scheduling":
