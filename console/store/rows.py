@@ -71,7 +71,8 @@ class Group(NamedTuple):
             return "leaves a node that is drained; its ranks save and end"
         if self.status == "recovering":
             return self.failure or "a host was lost; waits until every rank is gone"
-        return ""
+        # What is usual needs no word.
+        return "" if self.task_type == TRAINING else self.task_type
 
 
 def queue_key(group: Group) -> tuple[int, int, str]:

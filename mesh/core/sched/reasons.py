@@ -225,7 +225,9 @@ def in_line() -> dict[str, Any]:
 
 
 def needs(group: Waiting) -> str:
-    cards = " or ".join(group.gpu_types) or ("GPU" if group.per_node_gpu == 1 else "GPUs")
     nodes = "1 node" if group.n_nodes == 1 else f"{group.n_nodes} nodes"
-    ports = f" with port {', '.join(map(str, group.ports))}" if group.ports else ""
-    return f"{nodes} x {group.per_node_gpu} {cards}{ports}"
+    cards = " or ".join(group.gpu_types) or ("GPU" if group.per_node_gpu == 1 else "GPUs")
+    wanted = f"{nodes} x {group.per_node_gpu} {cards}"
+    if not group.per_node_gpu:
+        wanted = nodes + (f" that {'has' if group.n_nodes == 1 else 'have'} {cards}" if group.gpu_types else "")
+    return wanted + (f" with port {', '.join(map(str, group.ports))} free" if group.ports else "")
