@@ -169,9 +169,12 @@ def _basics(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> 
         if group.started_ms
         else UNKNOWN
     )
+    service = group.task_type != TRAINING
+    listens = _listens(row) if group.status in ("starting", "running") else ""
     facts = [
         ("id", group.id),
-        *([("type", group.task_type)] if group.task_type != TRAINING else []),
+        *([("type", group.task_type)] if service else []),
+        *([("listens on", listens)] if listens else []),
         ("submitted", said),
         ("by", f"{text_or_dash(group.user)}, tenant {text_or_dash(group.tenant)}"),
         (
@@ -184,6 +187,13 @@ def _basics(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> 
         ("resubmit of", text_or_dash(row.get("resubmit_of"))),
     ]
     return [_title("Group", cells), *(_fact(name, value) for name, value in facts), line.EMPTY]
+
+
+def _listens(row: Mapping[str, Any]) -> str:
+    """Of every rank the ports that its document names."""
+    ports = ((row.get("document") or {}).get("task") or {}).get("ports") or {}
+    hosts = [f"[{host}]" if ":" in str(host) else str(host) for host in row.get("addresses") or []]
+    return ", ".join(f"{name} {host}:{port}" for host in hosts for name, port in ports.items())
 
 
 def _fact(name: str, value: str, depth: int = 0) -> Line:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 GUTTER = 2
 LOW_UTIL = 5.0
 FRESH_FAILURE_MS = 3_600_000  # a failure of the last hour stands on top; later it is history
-FILTER_FIELDS = ("status", "user", "tenant", "name", "node", "id", "gpu", "type", "framework", "attempt")
+FILTER_FIELDS = ("status", "user", "tenant", "name", "node", "id", "gpu", "type", "framework", "kind", "attempt")
 
 _BASE = (
     Column("name", "NAME", 14, 30, 9, grows=1),
@@ -148,6 +148,7 @@ def filter_fields(group: "Group") -> dict[str, Callable[[], object]]:
         "gpu": lambda: group.gpus,
         "type": lambda: " ".join(group.gpu_type),
         "framework": lambda: group.framework,
+        "kind": lambda: group.task_type,
         "attempt": lambda: group.attempt,
     }
 
