@@ -86,6 +86,9 @@ class World:
         self._matching(group, _STEP, lambda found: int(found[3]) >= 1)
         first_s = time.monotonic() - begun
         self._matching(group, _STEP, lambda found: int(found[3]) >= 20)
+        # A launcher that repeats its workers' output may be a second behind.
+        for rank in range(world):
+            self._matching(group, _STARTED, lambda found, rank=rank: int(found[1]) == rank)
         started = [match for line in self.lines(group) if (match := _STARTED.search(line))]
         ranks = sorted(int(match[1]) for match in started)
         if ranks != list(range(world)) or {int(match[2]) for match in started} != {world}:
@@ -93,9 +96,8 @@ class World:
         self._stop(group)
         if not job.saves:
             return Seen(ranks, world, 0, "", "", 0, (first_s, 0.0))
-        last = max(
-            (match for line in self.lines(group) if (match := _STEP.search(line))), key=lambda found: int(found[3])
-        )
+        lines = [*self.lines(group), *self._worker_lines(name)]
+        last = max((match for line in lines if (match := _STEP.search(line))), key=lambda found: int(found[3]))
         begun = time.monotonic()
         again = self._post(f"/task-groups/{group}/resubmit", None)
         resumed = self._matching(again, _RESUMES, lambda found: True)
@@ -111,6 +113,11 @@ class World:
 
     def lines(self, group: str) -> list[str]:
         return [line["text"] for line in self.mesh.api().lines(f"/task-groups/{group}/logs") if "text" in line]
+
+    def _worker_lines(self, name: str) -> list[str]:
+        """Of Paddle's workers: when it is stopped its launcher does not repeat their last words."""
+        logs = (self.directory / "checkpoints" / name).glob("paddle_logs/*/*/workerlog.*")
+        return [line for log in sorted(logs) for line in log.read_text(errors="replace").splitlines()]
 
     def _post(self, path: str, body: Any) -> str:
         return str(self.mesh.api().call("POST", path, body)["group_id"])

@@ -19,7 +19,15 @@ def given(parameters: Parameters, placement: Placement) -> Given:
         # One node finds a port by itself.
         env["PADDLE_MASTER"] = f"{placement.master_addr}:{placement.port(0)}"
         env["POD_IP"] = placement.address(placement.rank)
-    return Given(env=env)
+    # It repeats the output of a worker through a pipe, where Python would hold it back.
+    defaults = {"PYTHONUNBUFFERED": "1"}
+    if not placement.simulated_gpus:
+        return Given(env=env, defaults=defaults)
+    # An empty CUDA_VISIBLE_DEVICES is one nameless card to its launcher: it starts one process and no gloo. It counts
+    # these first.
+    env["PADDLE_DISTRI_BACKEND"] = "gloo"
+    defaults["XPU_VISIBLE_DEVICES"] = ",".join(map(str, range(placement.cards)))
+    return Given(env=env, defaults=defaults)
 
 
 def _log_dir(placement: Placement) -> str:

@@ -88,6 +88,14 @@ def test_paddle():
     }
 
 
+def test_paddle_is_told_of_simulated_cards_by_a_name_that_is_not_cuda_s():
+    """Its launcher takes an empty CUDA_VISIBLE_DEVICES for one card, and fails to start a second process."""
+    found = given_to(document("paddle"), replace(placed(), simulated_gpus=True))
+    assert found.env["PADDLE_DISTRI_BACKEND"] == "gloo"
+    assert found.defaults == {"PYTHONUNBUFFERED": "1", "XPU_VISIBLE_DEVICES": "0,1,2,3"}
+    assert given_to(document("paddle"), placed()).defaults == {"PYTHONUNBUFFERED": "1"}
+
+
 def test_jax():
     assert given_to(document("jax"), placed()).env == {
         "JAX_COORDINATOR_ADDRESS": "10.0.0.1:29998",
