@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
 from rich.style import Style
+from textual import events
 from textual._compositor import ChopsUpdate
 from textual.app import App
 from textual.screen import Screen
+from textual.widgets import Input, TextArea
 
 from console.core import line
 from console.core.attention import attention
@@ -20,6 +22,7 @@ from console.core.header import HeaderFacts
 from console.keymap import Keymap
 from console.screens.list_view import ListScreen
 from console.screens.view import ViewScreen
+from console.terminal_driver import AltKey, TerminalDriver
 from console.theme import DARK, LIGHT, THEMES, palette
 from console.widgets.direct_paint import DirectPaint
 from console.widgets.exact_update import ExactUpdate
@@ -55,7 +58,7 @@ class Console(App[int], inherit_bindings=False):
         glyphs: str = "braille",
         start: str = "groups",
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=TerminalDriver)
         self.session, self.keymap, self.glyphs = session, keymap, glyphs
         self._start = start
         self._wanted_theme = THEMES.get(theme, DARK.name)
@@ -110,6 +113,13 @@ class Console(App[int], inherit_bindings=False):
         """A crash goes to a file; the terminal gets one sentence, from whoever started the console."""
         self.crash = self._exception
         self._close_messages_no_wait()
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, AltKey) and not isinstance(self.focused, Input | TextArea):
+            for key in event.keys:
+                await super().on_event(key)
+        else:
+            await super().on_event(event)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return {"input-cursor-background": "#9fc0de"}

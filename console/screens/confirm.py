@@ -10,6 +10,7 @@ from textual.screen import ModalScreen
 from console.core import line
 from console.core.confirm_text import Question
 from console.core.line import Line, line_width
+from console.widgets.in_order import too_late
 from console.widgets.line_view import FixedLines, LineView
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class ConfirmScreen(ModalScreen[bool]):
         return [((self._question.title, line.TITLE),), line.EMPTY, *body, line.EMPTY, buttons]
 
     async def on_key(self, event: events.Key) -> None:
+        if too_late(self, event):
+            return
         console: Console = self.app  # type: ignore[assignment]
         action = console.keymap.action("confirm", event.key, event.character)
         event.stop()

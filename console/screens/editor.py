@@ -13,7 +13,7 @@ from console.core.document_yaml import document_yaml
 from console.core.footer import footer
 from console.core.guards import Judged, judged
 from console.core.line import Line
-from console.widgets.in_order import act_at_once
+from console.widgets.in_order import act_at_once, too_late
 from console.widgets.line_view import FixedLines, LineView
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class DocumentText(TextArea):
 
     async def on_key(self, event: events.Key) -> None:
         assert isinstance(self.screen, EditorScreen)
-        if not self.screen.take_control(event):
+        if not too_late(self.screen, event) and not self.screen.take_control(event):
             await act_at_once(self, event)
 
 

@@ -11,8 +11,9 @@ from textual.screen import Screen
 from console.actions import ACTIONS, Action
 from console.core import line
 from console.core.footer import footer
-from console.core.header import header
+from console.core.header import HeaderFacts, header
 from console.core.line import Line
+from console.widgets.in_order import too_late
 from console.widgets.line_view import FixedLines, LineView
 from console.widgets.prompt import Prompt
 
@@ -37,6 +38,8 @@ class ViewScreen(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._flashes: list[tuple[float, str, str]] = []  # (until when, text, tone), newest first
+        self._told: tuple[tuple[str, ...], HeaderFacts, int] | None = None  # in the header that is shown
+        self._header: Line = ()
         self._head = FixedLines(self._head_lines)
         self._foot = FixedLines(self._foot_lines)
 
@@ -104,7 +107,12 @@ class ViewScreen(Screen[None]):
         return [self.title_text]
 
     def _head_lines(self, cells: int) -> list[Line]:
-        return [header(self.crumbs(), self.console.facts(), cells)] if self.is_attached else []
+        if not self.is_attached:
+            return []
+        told = (tuple(self.crumbs()), self.console.facts(), cells)
+        if told != self._told:
+            self._told, self._header = told, header(*told)
+        return [self._header]
 
     def _foot_lines(self, cells: int) -> list[Line]:
         if not self.is_attached:
@@ -147,8 +155,7 @@ class ViewScreen(Screen[None]):
     # Keys
 
     async def on_key(self, event: events.Key) -> None:
-        if self.app.screen is not self:
-            event.stop()  # struck before a dialog had opened: meant for neither
+        if too_late(self, event):
             return
         prompt = self.query_one(Prompt)
         if prompt.is_open:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.client import MeshClient
 
 STATUS_S = 5.0
-CURVES_S = 3.0
+CURVES_S, CURVES_QUIET_S = 3.0, 6.0  # and where no point was added
 ENDED_PAGES = 3
 TELEMETRY_S, TELEMETRY_QUIET_S = 3.0, 6.0  # and where nothing new is told
 TELEMETRY_SHARE = 50  # at most one part in 50 of a core
@@ -351,7 +351,7 @@ class Session:
                 changed = store.unanswered(", ".join(error.tried))
             if changed:
                 self.news()
-            await asyncio.sleep(CURVES_S)
+            await asyncio.sleep(CURVES_S if changed else CURVES_QUIET_S)
 
     # Actions
 

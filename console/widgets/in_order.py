@@ -1,6 +1,9 @@
 """Keys of a text field, in the order in which they were struck."""
 
+from typing import Any
+
 from textual import events
+from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
 
@@ -12,3 +15,16 @@ async def act_at_once(field: Widget, event: events.Key) -> None:
         event.prevent_default()
         if await field.app.run_action(binding.action, field):
             return
+
+
+def too_late(screen: Screen[Any], event: events.Key) -> bool:
+    """Whether the key was struck before what is seen now had come. It is meant for that where it is a view, as behind
+    the escape that left another one; a dialog takes no key that was struck before it could be read."""
+    seen = screen.app.screen
+    if seen is screen:
+        return False
+    event.stop()
+    event.prevent_default()
+    if not isinstance(seen, ModalScreen):
+        seen.post_message(events.Key(event.key, event.character))
+    return True
