@@ -147,10 +147,24 @@ class HostFiles:
 
 def _made(above: FencedDirectory, segment: str) -> FencedDirectory:
     """Made first, since a look before would say nothing of the moment after."""
-    if new_name_refusal(segment) is None:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(segment, 0o755, dir_fd=above.descriptor)
-    return above.open(segment)
+    if new_name_refusal(segment) is not None:
+        return above.open(segment)
+    try:
+        os.mkdir(segment, 0o755, dir_fd=above.descriptor)
+    except FileExistsError:
+        return above.open(segment)
+    opened = above.open(segment)
+    give_to_owner(opened.descriptor, above.descriptor)
+    return opened
+
+
+def give_to_owner(made: int, directory: int) -> None:
+    """As if whoever has the directory had made it: a task that runs as another user can go on with it. Both are
+    descriptors."""
+    if os.geteuid() == 0:
+        owner = os.fstat(directory)
+        with contextlib.suppress(OSError):  # a share that maps users has its own mind
+            os.fchown(made, owner.st_uid, owner.st_gid)
 
 
 def _names(directory: FencedDirectory, after: str, limit: int, place: Place) -> Names:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from agentd.files.host_files import HostFiles, tag_of, unreadable
+from agentd.files.host_files import HostFiles, give_to_owner, tag_of, unreadable
 from agentd.logs.writer import reserved_bytes
 from schemas.errors import Conflict, DiskFull, HeteroFlowError, InvalidInput
 from schemas.rules.target_path import UPLOAD_PREFIX, Place, new_name_refusal
@@ -134,6 +134,7 @@ class PartFile:
             )
         name = self._place.segments[-1]
         try:
+            give_to_owner(self._file, self._directory)
             os.fchmod(self._file, _FINISHED_MODE)
             os.fsync(self._file)
             if self._overwrite:

@@ -118,6 +118,8 @@ class Peer:
         if not isinstance(value, dict):
             raise ValueError(f"its agent answered {response.status}")
         problem = Problem.from_dict(value)
+        if problem.code == "not_found":
+            raise ValueError("its agent is of a version without files")
         raise HeteroFlowError(
             problem.code, problem.message, problem.hint, problem.field, problem.findings, response.status
         )

@@ -130,6 +130,15 @@ async def test_a_whole_upload_and_back(mesh, host):
     assert sorted(p.name for p in mesh.checkpoint.iterdir()) == ["a", "empty", "in.bin"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away takes root")
+async def test_what_is_uploaded_belongs_to_whom_the_directory_belongs(mesh):
+    os.chown(mesh.checkpoint, 12345, 54321)
+    assert (await mesh.put(THERE, "/checkpoint/a/b/c", b"deep", parents=True)).status == 200
+    for name in ("a", "a/b", "a/b/c"):
+        found = (mesh.checkpoint / name).stat()
+        assert (found.st_uid, found.st_gid, found.st_mode & 0o6000) == (12345, 54321, 0)
+
+
 @BOTH
 async def test_parts_sent_again_after_a_lost_answer(mesh, host):
     parts = {0: b"AAAAA", 5: b"BBBBB", 10: b"CC"}
