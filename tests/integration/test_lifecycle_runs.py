@@ -55,7 +55,7 @@ class Run:
         self.program = self.rng.choice(list(PROGRAMS))
         self.limits = self.rng.choice(LIMITS)
         self.story: list[str] = [f"run {number}: a group that {self.program}, {self.limits}"]
-        self.stopped = False
+        self.stopped = self.ran = False
         self.id, self._asked = "", 0
 
     async def call(self, method: str, path: str, body: Any = None) -> Answer:
@@ -115,6 +115,7 @@ class Run:
 
         ended = await eventually(over, ENDS_WITHIN_S, lambda: f"the end of {self.id}: {self.story}", every_s=0.3)
         self.counts[f"is {ended}"] += 1
+        self.counts["ran"] += self.ran
         assert ended in ("stopped", "deleted") or not self.stopped, f"a stop wins: {self.story}"
         if ended != "deleted" and self.rng.random() < 0.5:
             await eventually(self._deleted, ENDS_WITHIN_S, lambda: f"{self.id} to be deleted", every_s=0.3)
@@ -123,6 +124,7 @@ class Run:
         answer = await self.call("GET", f"/task-groups/{self.id}")
         status = "deleted" if answer.status == 404 else str(answer.value["status"])
         self.story.append(status)
+        self.ran |= bool(answer.value.get("started_at"))
         return status
 
     async def _deleted(self) -> bool:
@@ -208,6 +210,7 @@ async def test_groups_end_and_leave_nothing_whatever_happens(mesh):
     left = await _what_is_left(mesh)
     print("\n".join(f"{count:5} {what}" for what, count in sorted(counts.items())))
     assert not left, f"left behind: {left}\nreplay: {REPLAY}"
+    assert counts["ran"] >= RUNS // 4, f"hardly a group came to run: {counts}\nreplay: {REPLAY}"
 
 
 async def _what_is_left(mesh: RunningMesh) -> list[str]:
