@@ -12,6 +12,7 @@ from mesh.memory import MemoryMesh
 from schemas.commands import command
 from schemas.errors import Conflict, HeteroFlowError, InvalidInput
 from tests.integration.voters import eventually, init, register, voters
+from tests.unit.state.lifecycle import STATES, world_with_group
 
 ROSTER = {
     "cluster_id": "cluster-t",
@@ -89,6 +90,30 @@ async def test_a_command_of_an_old_term_is_refused(mesh: MeshClient) -> None:
     with pytest.raises(Conflict) as refused:
         await mesh.propose(command("Noop", payload=b"x"), term=term + 1)
     assert refused.value.code == "planned_in_old_term"
+
+
+@pytest.mark.parametrize("state", ["paused", "moving", "failed"])
+async def test_the_life_of_a_group_is_the_same_on_every_carrier(mesh: MeshClient, state: str) -> None:
+    """What the reducers made of it in this process, sent again command by command: the same rows but for times and
+    indexes."""
+    world, group_id = world_with_group()
+    STATES[state](world, group_id)
+    world.do("ResumeGroup", group_id=group_id, by="ada")
+    world.do("FailGroup", group_id=group_id, attempt=1, over="wait_over")
+    indexes: dict[int, int] = {}
+    for idx, entry in enumerate(world.log, 1):
+        sent = {name: value for name, value in entry.items() if name != "at_ms"}
+        if entry["t"] == "TaskReports":  # a token is the index of the bind
+            sent["reports"] = [told | {"token": indexes[told["token"]]} for told in entry["reports"]]
+        indexes[idx] = (await mesh.propose(sent))["idx"]
+    read = await mesh.query([{"get": ["group", group_id]}, {"scan": ["event", f"{group_id}/"]}])
+    row, events = read["results"]
+    assert _timeless(row) == _timeless(world.group(group_id))
+    assert [event["kind"] for _, event in events] == world.kinds(group_id)
+
+
+def _timeless(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.endswith(("_ms", "_idx")) and name != "failure"}
 
 
 async def test_indexes_rise_with_every_command(mesh: MeshClient) -> None:

@@ -206,7 +206,10 @@ class RunningMesh:
 
     async def leader(self, node: int = 1) -> MeshNode:
         async def known() -> MeshNode | None:
-            mesh = (await self.nodes[node - 1].call("GET", "/mesh")).value
+            answer = await self.nodes[node - 1].call("GET", "/mesh")
+            if answer.status != 200:
+                return None
+            mesh = answer.value
             leads = [v["node"] for v in mesh["consensus"]["voters"] if v["raft_id"] == mesh["consensus"]["leader"]]
             return next((n for n in self.nodes if n.name in leads), None)
 

@@ -46,11 +46,19 @@ class Stage(MeshWorld):
     # -- groups
 
     def submit(
-        self, n_nodes: int, gpus: int, program: Program, isolation: str = ISOLATION_STOP, through: str = ""
+        self,
+        n_nodes: int,
+        gpus: int,
+        program: Program,
+        isolation: str = ISOLATION_STOP,
+        through: str = "",
+        **training: Any,
     ) -> str:
-        """Its id, once the mesh has answered. through: the host whose API is asked, any when not given."""
-        name = f"g{len(self.client.groups)}"
-        request = self.client.submit(document(name, n_nodes, gpus, isolation), program, through=through)
+        """Its id, once the mesh has answered. through: the host whose API is asked, any when not given; training: more
+        fields of the document."""
+        body = document(f"g{len(self.client.groups)}", n_nodes, gpus, isolation)
+        body["training"] |= training
+        request = self.client.submit(body, program, through=through)
         self.until(lambda: request in self.client.groups, 20, "a submission is answered")
         return self.client.groups[request]
 
