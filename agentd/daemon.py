@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from agentd.checkpoints.run_manifest import RunManifests
 from agentd.checkpoints.watch import CheckpointWatch
 from agentd.claims.claimer import Claimer
 from agentd.claims.task_paths import source_refusal
@@ -375,7 +376,15 @@ class Agent:
             rejoin.look(seen)
 
         host = TaskHost(
-            feed, runtime, claimer, reporter, self._lease_granted, plan.claim_request, plan.task_spec, after_pass
+            feed,
+            runtime,
+            claimer,
+            reporter,
+            self._lease_granted,
+            plan.claim_request,
+            plan.task_spec,
+            after_pass,
+            RunManifests(self._config.allowed_paths).write,
         )
         self._api.vitals = Vitals(self._lease, lost, controllers)
         self._host, self._api.logs, self._api.telemetry, self._api.execs = host, logs, telemetry, execs

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -93,10 +93,11 @@ class TaskHost:
         claim_request: Callable[[Row, Row], ClaimRequest],
         task_spec: Callable[[Row, Row], TaskSpec],
         pass_done: Callable[[Sequence[Observed]], None],
+        before_start: Callable[[Row, Row], Awaitable[None]] | None = None,
     ) -> None:
         self._feed, self._runtime, self._claimer, self._reporter = feed, runtime, claimer, reporter
         self._lease_granted, self._claim_request, self._task_spec = lease_granted, claim_request, task_spec
-        self._pass_done = pass_done
+        self._pass_done, self._before_start = pass_done, before_start
         self._claims: dict[TaskId, _LocalClaim] = {}
         self._wake = asyncio.Event()
         self._groups: frozenset[str] = frozenset()
@@ -207,7 +208,10 @@ class TaskHost:
         claim = self._claims.pop(key)
         claim.drop()  # the port is free from here until the trainer binds it
         try:
-            spec = self._task_spec(self._feed.tasks[key], self._feed.groups[key.group_id])
+            row, group = self._feed.tasks[key], self._feed.groups[key.group_id]
+            if self._before_start is not None:
+                await self._before_start(row, group)
+            spec = self._task_spec(row, group)
             async with asyncio.timeout(_START_DEADLINE_S):
                 await self._runtime.start(spec)
         except Exception as error:

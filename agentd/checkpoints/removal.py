@@ -44,9 +44,9 @@ def remove_checkpoints(
 
 def _open_trash(root: FencedDirectory) -> int:
     """Ours: a directory that another put there as a link does not open."""
-    above = _made(DIRECTORY, root.descriptor, 0o755)
+    above = made_directory(DIRECTORY, root.descriptor, 0o755)
     try:
-        trash = _made(TRASH, above, 0o700)
+        trash = made_directory(TRASH, above, 0o700)
     finally:
         os.close(above)
     if os.fstat(trash).st_dev != os.fstat(root.descriptor).st_dev:
@@ -55,7 +55,7 @@ def _open_trash(root: FencedDirectory) -> int:
     return trash
 
 
-def _made(name: str, above: int, mode: int) -> int:
+def made_directory(name: str, above: int, mode: int) -> int:
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, mode, dir_fd=above)
     return os.open(name, _OPEN, dir_fd=above)

@@ -1,12 +1,45 @@
-"""`.heteroflow/run-ATTEMPT.json`, written by the platform when an attempt starts: how many processes write."""
+"""`.heteroflow/run-NUMBER.json`, written by the platform when an attempt starts: what runs, from where, and how many
+processes write. NUMBER is the attempt's place in the log of the mesh: it grows over all groups of a directory."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from schemas.rules.checkpoints.view import Directory, Incomplete
 from schemas.rules.checkpoints.whole_files import read_json
+from schemas.rules.redaction import redact
 
 DIRECTORY = ".heteroflow"
-_NAME = re.compile(r"run-[0-9]{1,9}\.json\Z")
+_NAME = re.compile(r"run-([0-9]{1,18})\.json\Z")
+# A launcher that the guards hold to one process a card. A script of its own may start as many as it likes.
+_OWN_LAUNCHER = "script"
+
+
+def manifest_name(token: int) -> str:
+    return f"run-{token}.json"
+
+
+def manifest_number(name: str) -> int | None:
+    match = _NAME.match(name)
+    return int(match[1]) if match else None
+
+
+def manifest_of(group: Mapping[str, Any], started_at: str) -> dict[str, Any]:
+    """group: its row as the attempt starts. Whoever reads the directory reads this: no secret is in it."""
+    body = group["document"].get(group["task_type"]) or {}
+    nodes, cards = len(group["nodes"]), body.get("per_node_gpu")
+    world = nodes * cards if isinstance(cards, int) and body.get("launcher") != _OWN_LAUNCHER else 0
+    return {
+        "group_id": group["group_id"],
+        "name": group["name"],
+        "attempt": group["attempt"],
+        "framework": body.get("framework"),
+        "world": world or None,
+        "ranks": [{"rank": rank, "node": node} for rank, node in enumerate(group["nodes"])],
+        "resume": group["resume"],
+        "started_at": started_at,
+        "config": redact(group["document"]),
+    }
 
 
 def world_of(root: Directory, checkpoint: Directory) -> int | None:
