@@ -6,6 +6,7 @@ from mesh.memory import MemoryMesh
 from schemas.task_group import check_task_group
 from tests.integration.served_api import AUTH, document, served
 from tests.integration.test_api_cluster import register
+from tests.unit.guards.rows import document_of, every_row
 
 SCALINGS = [
     ("scale", {"n_nodes": 4}),
@@ -30,6 +31,19 @@ async def test_a_command_that_would_split_the_world_creates_nothing(tmp_path):
             "launch_contradiction",
             "launch_contradiction",
         ]
+        listed = await (await client.get("/api/v1/task-groups", headers=AUTH)).json()
+        assert listed["groups"] == []
+
+
+async def test_no_refused_row_of_the_table_creates_anything(tmp_path):
+    refused = [row for _, row in every_row() if row.get("errors")]
+    assert len(refused) > 200
+    async with served(tmp_path) as client:
+        for row in refused:
+            wrong = document_of(row)
+            answer = await client.post("/api/v1/task-groups", json=wrong, headers=AUTH)
+            codes = [finding["code"] for finding in (await answer.json())["findings"]]
+            assert (answer.status, codes) == (400, [finding.code for finding in check_task_group(wrong).errors]), row
         listed = await (await client.get("/api/v1/task-groups", headers=AUTH)).json()
         assert listed["groups"] == []
 
