@@ -13,6 +13,7 @@ from agentd.runtime.base import Runtime
 from mesh.client import MeshClient
 from schemas.commands import command
 from schemas.rules.rendezvous_address import candidates
+from schemas.versions import SUPPORTED
 
 
 def version() -> str:
@@ -38,6 +39,7 @@ def register_command(
         engine_down=runtime.trouble or None,
         labels=dict(config.labels),
         version=version(),
+        supports=SUPPORTED,
         cpus=os.cpu_count() or 1,
         memory_mb=(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) >> 20,
         **({"addresses": list(found)} if found else {}),

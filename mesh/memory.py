@@ -27,6 +27,7 @@ from mesh.voter.leases import take
 from schemas.commands import command, encode_command
 from schemas.errors import Conflict, InvalidInput, Unavailable
 from schemas.limits import PROFILES
+from schemas.versions import version_refusal
 
 RAFT_ID = 1
 CATCH_UP_ROWS = 256
@@ -80,6 +81,8 @@ class MemoryMesh:
         self, command: dict[str, Any], timeout_s: float = 10.0, term: int | None = None
     ) -> dict[str, Any]:
         encode_command(command)
+        if (refusal := version_refusal(command, self._state.cluster_version)) is not None:
+            raise Conflict(refusal.code, refusal.message, refusal.hint)
         if term is not None and term != self._leader.term:
             raise Conflict(
                 "planned_in_old_term",

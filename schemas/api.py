@@ -365,6 +365,10 @@ class Paused(TypedDict):
     paused: bool
 
 
+class Raised(TypedDict):
+    cluster_version: int
+
+
 class Node(TypedDict):
     """lease_age_ms: since the last renewal, known where the agent asked is with the leader. engine_down: why no
     container can be started there now; reason says so too where the node is ready. gossip: None where the agent asked
@@ -694,6 +698,7 @@ class MeshShown(TypedDict):
 
     cluster_id: str | None
     epoch: int | None
+    cluster_version: int | None
     profile: str | None
     created_at: str | None
     voters: list[dict[str, Any]]

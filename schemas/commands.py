@@ -1,6 +1,7 @@
 """Commands of the replicated log: their fields as data, one checker, one encoder.
 
-A command is `{"v": 1, "t": NAME, "at_ms": leader stamp, "request": optional, "caller": optional, ...fields}`. A
+A command is `{"v": 1, "t": NAME, "at_ms": leader stamp, "request": optional, "caller": optional,
+"needs": optional, ...fields}`. A
 proposer leaves `at_ms` out; the leader stamps it last, so every voter applies the same time. The checker runs before a
 proposal and again in `apply`, which may then trust the shape."""
 
@@ -38,6 +39,7 @@ from schemas.limits import (
 from schemas.rules.permissions import KINDS, ROLES, SCOPES
 from schemas.rules.rendezvous_address import CANDIDATES_MAX
 from schemas.states import DRAIN_MODES, OVER_DEADLINE, OVER_STALL, OVER_WAIT, RENDEZVOUS_STATES
+from schemas.versions import FIRST, VERSION_MAX
 
 VERSION = 1
 
@@ -214,6 +216,7 @@ ADDRESS = text(300)
 RANK = integer(0, NODES_MAX - 1)
 ATTEMPT = integer(1, ATTEMPTS_MAX)
 UUID = text(NAME_MAX)
+CLUSTER_VERSION = integer(FIRST, VERSION_MAX)
 RESUME = optional(record({"path": text(TEXT_MAX)}, {"step": optional(integer()), "source": text(NAME_MAX)}))
 
 # Why one of rank 0's addresses was not reached.
@@ -324,9 +327,11 @@ COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
             "cpus": integer(),
             "memory_mb": integer(),
         },
-        # Why no container can be started there now; where ranks of other hosts may look for this one's, best first.
-        {"engine_down": optional(LONG), "addresses": each(ADDRESS, CANDIDATES_MAX)},
+        # Why no container can be started there now; where ranks of other hosts may look for this one's, best first; the
+        # newest cluster version that its release knows.
+        {"engine_down": optional(LONG), "addresses": each(ADDRESS, CANDIDATES_MAX), "supports": CLUSTER_VERSION},
     ),
+    "RaiseVersion": ({"to": CLUSTER_VERSION, "by": text(NAME_MAX)}, {}),
     "SubmitGroup": (
         {
             "group_id": GROUP,
@@ -435,7 +440,13 @@ COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
 }
 
 _ENVELOPE: dict[str, Check] = {"v": integer(VERSION, VERSION), "t": text(NAME_MAX)}
-_ENVELOPE_OPTIONAL: dict[str, Check] = {"at_ms": integer(), "request": REQUEST, "caller": CALLER}
+_ENVELOPE_OPTIONAL: dict[str, Check] = {
+    "at_ms": integer(),
+    "request": REQUEST,
+    "caller": CALLER,
+    # The cluster version from which on it means what it says (schemas/versions.py).
+    "needs": CLUSTER_VERSION,
+}
 _CHECKS = {
     name: record({**_ENVELOPE, **required}, {**_ENVELOPE_OPTIONAL, **extra})
     for name, (required, extra) in COMMANDS.items()

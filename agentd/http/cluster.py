@@ -114,6 +114,7 @@ async def mesh(request: web.Request) -> web.Response:
     shown = {
         "cluster_id": meta["cluster_id"] if meta else None,
         "epoch": meta["epoch"] if meta else None,
+        "cluster_version": meta["cluster_version"] if meta else None,
         "profile": meta["profile"] if meta else None,
         "created_at": group_view.moment(meta["created_ms"]) if meta else None,
         "voters": meta["voters"] if meta else [],

@@ -13,13 +13,14 @@ from agentd.http.description import Described
 from agentd.http.group_view import moment
 from agentd.http.needs import needs
 from agentd.http.proposing import propose_once
-from schemas.api import Drained, Held, NodeInService, NodeNamed, Paused, Released, Window
+from schemas.api import Drained, Held, NodeInService, NodeNamed, Paused, Raised, Released, Window
 from schemas.commands import command, command_refusal
 from schemas.errors import InvalidInput
 from schemas.instants import parse_iso_utc
 from schemas.limits import DRAIN_DEADLINE_MAX_S, HOLD_MAX_S, MAINTENANCE_AHEAD_MAX_S, MAINTENANCE_MAX_S, NOTE_MAX
 from schemas.rules.permissions import Permission
 from schemas.states import DRAIN_MODES, DRAIN_MOVE, DRAIN_WAIT
+from schemas.versions import FIRST, SUPPORTED, VERSION_MAX
 
 routes = web.RouteTableDef()
 _BODY_MAX = 16 << 10
@@ -46,6 +47,11 @@ _FROM = {"type": ["string", "null"], "format": "date-time", "default": None, "de
 _REASON = _body()
 _DRAIN = _body(mode=_mode(DRAIN_WAIT), deadline_s=_seconds(DRAIN_DEADLINE_MAX_S, _DEADLINE, default=1800))
 _HOLD = _body(("for_s",), for_s=_seconds(HOLD_MAX_S, "how long, by the leader's clock", low=1))
+_VERSION = {
+    "type": "object",
+    "properties": {"to": {"type": "integer", "minimum": FIRST, "maximum": VERSION_MAX, "default": SUPPORTED}},
+    "additionalProperties": False,
+}
 _WINDOW = _body(
     ("for_s",),
     **{"from": _FROM},
@@ -114,6 +120,15 @@ async def pause(request: web.Request) -> web.Response:
 async def resume(request: web.Request) -> web.Response:
     await read_nothing(request)
     return answer(request, await _order(request, "ResumeScheduling"))
+
+
+@routes.post("/api/v1/mesh/raise-version")
+@needs(Permission.OPERATE)
+@Described("Take commands of a newer release, once every voter supports it", answer=Raised, body=_VERSION, once=True)
+async def raise_version(request: web.Request) -> web.Response:
+    """Without `to`: to what the release of this agent knows."""
+    asked = await asked_fields(request, _VERSION)
+    return answer(request, await _order(request, "RaiseVersion", to=asked["to"]))
 
 
 @routes.post("/api/v1/mesh/hold")

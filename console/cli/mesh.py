@@ -15,13 +15,20 @@ from schemas.errors import InvalidInput
 if TYPE_CHECKING:
     from console.client import MeshClient
 
-PAUSE, RESUME, HOLD, RELEASE = ACTIONS = ("pause-scheduling", "resume-scheduling", "hold", "release")
+PAUSE, RESUME, HOLD, RELEASE, RAISE = ACTIONS = (
+    "pause-scheduling",
+    "resume-scheduling",
+    "hold",
+    "release",
+    "raise-version",
+)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     what = (
         f"{PAUSE}: nothing new is placed, what runs goes on; {RESUME}: groups are placed again; "
-        f"{HOLD}: for planned work, no node is given up for a while; {RELEASE}: ends a hold early"
+        f"{HOLD}: for planned work, no node is given up for a while; {RELEASE}: ends a hold early; "
+        f"{RAISE}: after an upgrade of all voters, what only the new release knows may be used"
     )
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=what)
     parser.add_argument("--for", dest="lasts", metavar="D", type=duration_s, help="of hold: how long, as 30m")
@@ -36,7 +43,7 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
     asked: dict[str, Any] = {"reason": args.reason}
     if args.action == HOLD:
         asked["for_s"] = args.lasts
-    body = json.dumps(asked).encode() if args.action in (PAUSE, HOLD) else None
+    body = json.dumps(asked).encode() if args.action in (PAUSE, HOLD) else b"{}" if args.action == RAISE else None
     path = "hold" if args.action == RELEASE else args.action
     method = "DELETE" if args.action == RELEASE else "POST"
     answer = await client.write(f"/api/v1/mesh/{path}", new_request_id(), body, method)
@@ -50,6 +57,8 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
 def _said(action: str, value: dict[str, Any]) -> str:
     if action == PAUSE:
         return "scheduling is paused: nothing new is placed, what runs goes on"
+    if action == RAISE:
+        return f"the mesh is at cluster version {value['cluster_version']}"
     if action == RESUME:
         return "scheduling goes on"
     if action == HOLD:

@@ -16,6 +16,7 @@ import apsw
 import msgpack
 
 from mesh.core.raft.entry import Entry, EntryKind
+from mesh.core.state.cluster import version_of
 from mesh.core.state.outcome import Outcome, refused
 from mesh.core.state.store import StateStore
 from mesh.store import row_table
@@ -69,6 +70,7 @@ class StateDb:
         self._rows = RowTable(connection, self._hash)
         self.index, self.term, self.stamp_ms, self._feed_from = 0, 0, 0, 1
         self._load_applied()
+        self.cluster_version = version_of(self._rows)
 
     def _load_applied(self) -> None:
         rows: list[Any] = self._db.execute("SELECT idx, term, stamp_ms, hash, feed_from FROM applied").fetchall()
@@ -96,6 +98,8 @@ class StateDb:
         except apsw.Error as error:
             raise DiskFailed(f"{self.path}: applying failed ({error})") from error
         self.index, self.term, self.stamp_ms = batch.index, batch.term, batch.stamp_ms
+        if any(change.entity == "meta" for frame in batch.frames for change in frame.changes):
+            self.cluster_version = version_of(self._rows)
         return batch
 
     def _apply_one(self, entry: Entry, batch: AppliedBatch) -> None:

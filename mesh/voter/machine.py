@@ -63,6 +63,10 @@ class Machine:
             self._start(here=True)
 
     @property
+    def cluster_version(self) -> int:
+        return self._state.cluster_version
+
+    @property
     def behind(self) -> bool:
         """Too much waits to be applied; taking more would only fill the memory."""
         return self._backlog_bytes > BACKLOG_BYTES

@@ -40,6 +40,7 @@ from mesh.voter.service import Parts, Voter
 from mesh.voter.sessions import Session
 from schemas.errors import NotAuthorised
 from schemas.limits import WEBSOCKET_MAX
+from schemas.versions import SUPPORTED
 
 EXIT_OK, EXIT_USAGE, EXIT_REFUSED, EXIT_ADDRESS, EXIT_DAMAGED, EXIT_DISK, EXIT_IN_USE = 0, 2, 3, 4, 5, 6, 7
 _ADDRESS_ERRORS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
@@ -102,6 +103,11 @@ def _open(options: Options, roster: Roster, workers: tuple[Worker, Worker, Worke
     path = options.data_dir / "state.db"
     state = state_worker.ask(lambda: open_state(path, roster.cluster_id, apply, log.last_index, log.terms.term))
     _replay(log, state, storage, state_worker)
+    if state.cluster_version > SUPPORTED:
+        raise DirectoryRefused(
+            f"this mesh is at cluster version {state.cluster_version}, and this release knows versions up to "
+            f"{SUPPORTED}: it would misread the log. Install the release that this host had before, or a newer one"
+        )
     reader = reader_worker.ask(lambda: open_reader(path))
     return Parts(options, roster, log, log_worker, storage, state, state_worker, reader, reader_worker)
 

@@ -14,6 +14,7 @@ from mesh.core.state.outcome import Outcome
 from mesh.voter.answers import Reply, disk_full, no_leader, old_term, outcome_unknown, overloaded, too_large
 from schemas.errors import Problem
 from schemas.limits import ENTRY_MAX
+from schemas.versions import version_refusal
 
 WAITING_MAX = 8_192
 WAITING_BYTES_MAX = 32 * 1024 * 1024
@@ -31,8 +32,15 @@ class _Pending:
 class Proposals:
     """Queued until the loop's turn, then one batch; answered when applied."""
 
-    def __init__(self, node: RawNode, wall_ms: Callable[[], int], applied_stamp_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        node: RawNode,
+        wall_ms: Callable[[], int],
+        applied_stamp_ms: Callable[[], int],
+        cluster_version: Callable[[], int],
+    ) -> None:
         self._node = node
+        self._cluster_version = cluster_version
         self._wall_ms, self._applied_stamp_ms = wall_ms, applied_stamp_ms
         self._last_stamp_ms = 0
         self._queue: list[tuple[bytes, int | None, Reply]] = []
@@ -47,6 +55,9 @@ class Proposals:
         """`command` was checked; term is the one it was planned in, if any. It is stamped here."""
         if self.disk_is_full:
             reply(None, disk_full())
+            return
+        if (refusal := version_refusal(command, self._cluster_version())) is not None:
+            reply(None, refusal)
             return
         stamp = max(self._wall_ms(), self._last_stamp_ms, self._applied_stamp_ms())
         raw: bytes = msgpack.packb({**command, "at_ms": stamp})

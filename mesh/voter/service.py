@@ -101,7 +101,12 @@ class Voter:
         self.machine = Machine(
             self._loop, parts.state_worker, parts.state, self._on_batch, self._state_full, self.fatal
         )
-        self.proposals = Proposals(self.node, lambda: time.time_ns() // 1_000_000, lambda: self.machine.stamp_ms)
+        self.proposals = Proposals(
+            self.node,
+            lambda: time.time_ns() // 1_000_000,
+            lambda: self.machine.stamp_ms,
+            lambda: self.machine.cluster_version,
+        )
         self.reads_barrier = ReadBarrier(self._loop, self.node)
         self.raft = RaftLoop(
             self._loop, self.node, parts.log, parts.storage, parts.log_worker, self.machine, self.proposals, self

@@ -159,6 +159,17 @@ class TestHold:
         assert (await mesh_shown(cli))["hold"] is None
 
 
+class TestVersion:
+    async def test_it_says_where_the_mesh_is_and_who_is_behind(self, cli):
+        await cli.join()
+        assert await cli("mesh", "raise-version") == 5 and "no mesh yet" in cli.err
+        voters = [{"raft_id": 1, "node": "n1", "voter_addr": "127.0.0.1:1"}]
+        await cli.mesh.propose(command("InitCluster", cluster_id="c", epoch=1, profile="fast", voters=voters))
+        assert await cli("mesh", "raise-version") == 0, cli.err
+        assert "the mesh is at cluster version 1" in cli.out
+        assert (await mesh_shown(cli))["cluster_version"] == 1
+
+
 class TestBodies:
     @pytest.mark.parametrize(
         ("path", "body", "field"),
@@ -172,6 +183,8 @@ class TestBodies:
             ("nodes/n1/maintenance", {}, "for_s"),
             ("nodes/n1/maintenance", {"for_s": 60, "from": 5}, "from"),
             ("mesh/pause-scheduling", {"by": "someone else"}, "by"),
+            ("mesh/raise-version", {"version": 2}, "version"),
+            ("mesh/raise-version", {"to": 0}, "to"),
         ],
     )
     async def test_what_is_wrong_is_named_and_nothing_is_done(self, tmp_path, path, body, field):

@@ -383,3 +383,28 @@ async def test_a_beat_that_its_voter_does_not_hear_is_a_plain_refusal(tmp_path: 
             await under_way
         with pytest.raises(HeteroFlowError):
             await client.beat()
+
+
+async def test_a_newer_command_is_refused_before_it_is_proposed_and_an_older_release_at_its_start(
+    tmp_path: Path,
+) -> None:
+    async with voters(tmp_path, 1) as mesh:
+        mesh.start(1)
+        client = mesh.client()
+        await client.propose(init(mesh.roster), timeout_s=20)
+        newer = command("Noop", needs=2)
+        with pytest.raises(HeteroFlowError) as refused_early:
+            await client.propose(newer)
+        assert refused_early.value.code == "version_too_low" and "cluster version 2" in str(refused_early.value)
+        before = (await client.propose(command("Noop")))["idx"]
+        assert before == 3, "nothing was proposed"
+        raised = command("RaiseVersion", to=2, by="ada")
+        assert (await client.propose(raised))["code"] == "version_unsupported"
+        assert (await client.propose({**register("n1"), "supports": 2}))["ok"]
+        assert (await client.propose(raised))["data"] == {"cluster_version": 2}
+        assert (await client.propose(newer))["ok"]
+        assert mesh.kill(1, signal.SIGTERM) == 0
+        # This release knows version 1 alone.
+        assert mesh.start(1).wait(30) == 3, mesh.log(1)
+        said = mesh.log(1)
+        assert "at cluster version 2" in said and "knows versions up to 1" in said and "Traceback" not in said

@@ -18,6 +18,7 @@ from mesh.voter.proposals import Proposals
 from schemas.commands import command
 from schemas.errors import Problem
 from schemas.limits import Profile
+from schemas.versions import FIRST
 from tests.sim.host import Host
 from tests.sim.loop import MS, Process, S
 from tests.sim.mesh_watch import MeshWatch
@@ -51,7 +52,7 @@ class MeshVoter(SimVoter):
         self.beats = Beats(expected=True)
         self._proposals: Proposals | None = None
         super().start()
-        self._proposals = Proposals(self.node, self.machine_host.wall_ms, lambda: self.machine.stamp_ms)
+        self._proposals = Proposals(self.node, self.machine_host.wall_ms, lambda: self.machine.stamp_ms, lambda: FIRST)
         self.after(LEASE_TICK_NS, self._lease_tick)
 
     def restore(self) -> int:

@@ -27,6 +27,7 @@ NEEDS = {
     "CancelMaintenance": Permission.OPERATE,
     "PauseScheduling": Permission.OPERATE,
     "ResumeScheduling": Permission.OPERATE,
+    "RaiseVersion": Permission.OPERATE,
     "HoldMesh": Permission.OPERATE,
     "ReleaseHold": Permission.OPERATE,
     "PutKey": Permission.MANAGE_KEYS,

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mesh.core.state.cluster import version_of
 from mesh.core.state.group import Group, release
 from mesh.core.state.keys import hold_task_key
 from mesh.core.state.lease_hold import open_hold
@@ -10,6 +11,7 @@ from mesh.core.state.penalty import NO_PENALTY
 from mesh.core.state.settle import failure_follows_loss, recover, settle
 from mesh.core.state.store import Row, StateStore
 from schemas.states import GONE, ISOLATION_KEEP, NODE_LOST, NODE_READY
+from schemas.versions import FIRST
 
 _FACTS = ("uid", "api_addr", "voter_addr", "gpu_backend", "runtime", "version", "cpus", "memory_mb")
 
@@ -20,6 +22,13 @@ _OPERATED = ("cordon", "drain", "window")
 
 def register_node(store: StateStore, idx: int, command: Row) -> Outcome:
     node_id = command["node_id"]
+    supports, now = command.get("supports", FIRST), version_of(store)
+    if supports < now:
+        # Its agent would read rows and orders of a meaning that it does not know.
+        return refused(
+            "release_too_old",
+            f"the release on {node_id} knows cluster versions up to {supports}, and this mesh is at {now}; upgrade it.",
+        )
     cards = [gpu["uuid"] for gpu in command["gpus"]]
     if len(set(cards)) != len(cards):
         return refused("duplicate_gpu", f"node {node_id} lists one card twice; its driver or --gpus is wrong.")
@@ -51,6 +60,7 @@ def register_node(store: StateStore, idx: int, command: Row) -> Outcome:
     row.pop("addresses", None)
     if command.get("addresses"):
         row["addresses"] = list(command["addresses"])
+    row["supports"] = supports
     if row != before:
         store.put("node", node_id, row)
     return done(node_id=node_id, state=row["state"])

@@ -8,7 +8,7 @@ from mesh.core.state import audit
 from mesh.core.state.api_keys import put_key, put_signer, revoke_key
 from mesh.core.state.authority import caller_refusal, tenant_refusal
 from mesh.core.state.bind import bind_group
-from mesh.core.state.cluster import init_cluster, noop
+from mesh.core.state.cluster import init_cluster, noop, raise_version, version_of
 from mesh.core.state.exec_record import record_exec
 from mesh.core.state.file_record import record_file_access
 from mesh.core.state.group_pause import pause_group, resume_group
@@ -29,11 +29,13 @@ from mesh.core.state.store import Row, StateStore
 from mesh.core.state.submit import delete_group, stop_group, submit_group
 from mesh.core.state.time_limits import fail_group
 from schemas.commands import command_findings
+from schemas.versions import FIRST, version_needed
 
 Reducer = Callable[[StateStore, int, Row], Outcome]
 
 REDUCERS: dict[str, Reducer] = {
     "InitCluster": init_cluster,
+    "RaiseVersion": raise_version,
     "RegisterNode": register_node,
     "SubmitGroup": submit_group,
     "SetReasons": set_reasons,
@@ -81,6 +83,13 @@ def apply(store: StateStore, idx: int, command: Any) -> Outcome:
         return refused("invalid_command", f"{found[0].message}; nothing was changed.", path=found[0].path)
     if "at_ms" not in command:
         return refused("invalid_command", "the command carries no leader stamp; nothing was changed.", path="at_ms")
+    # Before anything is written: an older release, which does not know it, writes nothing either.
+    needed = version_needed(command)
+    if needed > FIRST and needed > (now := version_of(store)):
+        return refused(
+            "version_too_low",
+            f"{command['t']} needs cluster version {needed}, the mesh is at {now}; nothing was changed.",
+        )
     # Not remembered with the request: the same one may be allowed a minute later.
     barred = caller_refusal(store, command)
     if barred is not None:

@@ -126,6 +126,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "HoldMesh": {"for_s": 1800, "by": "ada", "reason": "switch"},
     "ReleaseHold": {"by": "ada"},
     "HoldLeft": {"hold": 7, "left_ms": 0},
+    "RaiseVersion": {"to": 2, "by": "ada"},
     "PauseScheduling": {"by": "ada", "reason": "slow storage"},
     "ResumeScheduling": {"by": "ada"},
     "PutKey": {
