@@ -3,6 +3,7 @@
 from mesh.core.state.authority import person_behind
 from mesh.core.state.group import Group, release
 from mesh.core.state.keys import ended_key, hold_key
+from mesh.core.state.nested_paths import nested_warning
 from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.saves import forget_saves
 from mesh.core.state.settle import settle, stop
@@ -19,10 +20,13 @@ def submit_group(store: StateStore, idx: int, command: Row) -> Outcome:
     if store.get("group", group_id) is not None:
         return refused("group_exists", f"group {group_id} exists already; submit again with a new id.")
     path = shape.checkpoint_path
+    warnings = list(command["warnings"])
     if path is not None:
         user = store.get("ckpt", path)
         if user is not None:
             return _path_in_use(store, command, path, user["group_id"])
+        nested = nested_warning(store, path, person_behind(store, command))
+        warnings += [nested] if nested is not None else []
         store.put("ckpt", path, {"group_id": group_id})
     group = Group(
         store,
@@ -54,7 +58,7 @@ def submit_group(store: StateStore, idx: int, command: Row) -> Outcome:
             "pending_reason": None,
             "ending": None,
             "failure": None,
-            "warnings": list(command["warnings"]),
+            "warnings": warnings,
             "rollbacks": 0,
             "restarts": 0,
             "request": _request_ref(command),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from schemas.rules.checkpoints.manifest import DIRECTORY
 from schemas.rules.checkpoints.names import shown
 from schemas.rules.checkpoints.probe import Verdict, verdicts
 from schemas.rules.checkpoints.saved import saved_of
@@ -82,6 +83,11 @@ def _why_kept(root: Directory, item: Verdict, spared: set[str]) -> str | None:
         return "is what the framework's own record names"
     if not item.candidate.in_directory:
         return "its files are not one directory"
+    place, _, _ = item.path.rpartition("/")
+    if place:
+        with root.open(place) as below:
+            if DIRECTORY in below.names():
+                return f"{place} is the checkpoint_path of another group"
     return None
 
 

@@ -150,6 +150,14 @@ def test_in_a_directory_of_the_trainer_and_in_turns(tmp_path):
     assert left(tmp_path / "checkpoints") == ["step-6", "step-7"]
 
 
+def test_the_directory_of_another_group_within_it(tmp_path):
+    for step in range(1, 5):
+        own(tmp_path / "checkpoints", step)
+    (tmp_path / "checkpoints" / ".heteroflow").mkdir()
+    planned = plan(tmp_path, 1)
+    assert planned.remove == () and "of another group" in dict(planned.kept)["checkpoints/step-1"]
+
+
 def test_a_host_that_lost_its_lease_in_between_goes_no_further(tmp_path):
     for step in range(1, 6):
         own(tmp_path, step)

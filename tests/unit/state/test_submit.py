@@ -49,6 +49,23 @@ def test_an_id_is_used_once():
     assert world.try_submit(document(), GROUP).code == "group_exists"
 
 
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [("/data/run/sub", "lies within that of"), ("/data", "holds that of"), ("/data/run2", ""), ("/data/ru", "")],
+)
+def test_a_checkpoint_path_within_another_groups_is_told(other, words):
+    """ray#35006: two runs in one tree. By segments: /data/run2 is beside /data/run."""
+    world = World({"n1": 1})
+    first = world.submit(checkpoint_path="/data/run")
+    outcome = world.try_submit(document(checkpoint_path=other))
+    assert outcome.ok
+    told = [warning["message"] for warning in outcome.data["warnings"]]
+    assert [words in message and first in message for message in told] == [True] * bool(words)
+    assert world.group(outcome.data["group_id"])["warnings"] == outcome.data["warnings"]
+    third = world.try_submit(document(checkpoint_path="/data/run/sub/deeper"))
+    assert len(third.data["warnings"]) == 1
+
+
 @pytest.mark.parametrize("other", ["/data/run", "/data/run/", "/data//run", "//data/run", "/data/x/../run"])
 def test_a_checkpoint_path_belongs_to_one_active_group(other):
     world = World({"n1": 1})
