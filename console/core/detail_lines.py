@@ -179,7 +179,8 @@ def _basics(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> 
         ("by", f"{text_or_dash(group.user)}, tenant {text_or_dash(group.tenant)}"),
         (
             "attempts",
-            f"{group.attempt}, {group.restarts} restarts, {text_or_dash(row.get('rollbacks'))} rollbacks{rebuilt}",
+            f"{group.attempt}, {group.restarts} restart{'s' * (group.restarts != 1)}, "
+            f"{text_or_dash(row.get('rollbacks'))} rollbacks{rebuilt}",
         ),
         ("resumed", resumed),
         ("master", f"{master.get('addr') or UNKNOWN}:{master.get('port') or UNKNOWN}" if master else UNKNOWN),

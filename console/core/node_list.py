@@ -123,7 +123,9 @@ def _cell(
     if name == "node":
         return (node.id, line.STRONG if here else quiet)
     if name == "free":
-        return (f"{states.count(FREE)}/{len(states)}" if states else UNKNOWN, quiet)
+        # Nothing can start on a host that is lost, however its cards stood.
+        known = states and node.state != "lost"
+        return (f"{states.count(FREE)}/{len(states)}" if known else UNKNOWN, quiet)
     if name == "type":
         return ("|".join(sorted({kind for _, kind in node.cards})) or UNKNOWN, quiet)
     if name == "roles":

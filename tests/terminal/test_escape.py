@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from textual.events import Key
 
 from console.terminal_driver import AltKey, KeyParser
 from tests.parts import need
@@ -22,7 +23,7 @@ def keys(*pieces: str) -> list[str]:
     heard = [event for piece in pieces for event in parser.feed(piece)]
     if parser.due_s is not None:
         parser._timeout_time = 0.0
-    return [event.key for event in [*heard, *parser.tick()]]
+    return [event.key for event in [*heard, *parser.tick()] if isinstance(event, Key)]
 
 
 @pytest.mark.parametrize(
