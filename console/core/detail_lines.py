@@ -179,8 +179,7 @@ def _basics(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> 
         ("by", f"{text_or_dash(group.user)}, tenant {text_or_dash(group.tenant)}"),
         (
             "attempts",
-            f"{group.attempt}, {group.restarts} restart{'s' * (group.restarts != 1)}, "
-            f"{text_or_dash(row.get('rollbacks'))} rollbacks{rebuilt}",
+            f"{group.attempt}, {_restarts(group.restarts)}, {text_or_dash(row.get('rollbacks'))} rollbacks{rebuilt}",
         ),
         ("resumed", resumed),
         ("master", f"{master.get('addr') or UNKNOWN}:{master.get('port') or UNKNOWN}" if master else UNKNOWN),
@@ -236,3 +235,7 @@ def _events(known: "GroupStore", now_ms: int, cells: int) -> list[Line]:
         *lines,
         *(line.cut(((" ", line.TEXT), *event_line(event, now_ms, dated=True)), cells) for event in reversed(events)),
     ]
+
+
+def _restarts(count: int) -> str:
+    return "1 restart" if count == 1 else f"{count} restarts"
