@@ -14,7 +14,6 @@ from textual import events
 from textual._compositor import ChopsUpdate
 from textual.app import App
 from textual.screen import Screen
-from textual.widgets import Input, TextArea
 
 from console.core import line
 from console.core.attention import attention
@@ -115,11 +114,13 @@ class Console(App[int], inherit_bindings=False):
         self._close_messages_no_wait()
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, AltKey) and not isinstance(self.focused, Input | TextArea):
-            for key in event.keys:
-                await super().on_event(key)
-        else:
-            await super().on_event(event)
+        for key in event.keys if isinstance(event, AltKey) and not self._is_typed_into() else (event,):
+            await super().on_event(key)
+
+    def _is_typed_into(self) -> bool:
+        from textual.widgets import Input, TextArea  # the second costs much to load
+
+        return isinstance(self.focused, Input | TextArea)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return {"input-cursor-background": "#9fc0de"}
