@@ -1,17 +1,21 @@
 """Who of this host's tasks has rank 0's port open, who is connected to it, and what launchers told their processes.
 
-From /proc alone: sockets by the inodes that the task's processes hold, in the network namespace of the task.
+From /proc, and known lines of the log. Sockets are found by the inodes that the task's processes hold, in the task's
+own network namespace.
 """
 
 import os
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from agentd.core.log_window import Line
 from agentd.core.rendezvous import Processes, RendezvousNow
+from agentd.core.rendezvous_lines import world_said
+from agentd.logs.reader import LogReader
 from agentd.runtime.base import TaskId
 from agentd.shim.host import descendants, process_table
 
@@ -22,6 +26,8 @@ _GATHERED = ("TORCHELASTIC_RUN_ID", "PADDLE_TRAINER_ENDPOINTS")
 _ENVIRONMENT_MAX = 256 * 1024
 # Of a world that is not complete after a while every look costs the same, and nothing is in a hurry any more.
 _SLOWER_BY = 0.05
+# Of a task's output: programs say who they are before they train.
+_LINES_A_LOOK, _LINES_MAX = 4096, 50_000
 Ip = IPv4Address | IPv6Address
 _LITTLE = sys.byteorder == "little"
 
@@ -51,6 +57,9 @@ class _Watch:
     held: float | None = None
     inside: set[int] = field(default_factory=set)
     processes: Processes | None = None
+    log: LogReader | None = None
+    lines: int = 0
+    spoken: dict[int, int] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -59,13 +68,16 @@ class _Watch:
 
 
 class RendezvousProbe:
-    """Blocking, for one thread at a time."""
+    """Blocking, for one thread at a time. log_dir: of a task, where its output is."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_dir: Callable[[TaskId], str] | None = None) -> None:
+        self._log_dir = log_dir
         self._watches: dict[TaskId, _Watch] = {}
 
     def look(self, wanted: Mapping[TaskId, Wanted], now: float) -> dict[TaskId, RendezvousNow]:
         """wanted: the tasks that run, of groups of several nodes; the others are forgotten. now: never goes back."""
+        for key in [key for key in self._watches if key not in wanted]:
+            _close_log(self._watches.pop(key))
         self._watches = {key: self._watches.get(key) or _Watch(now) for key in wanted}
         due = [key for key, watch in self._watches.items() if _is_due(watch, now)]
         table = process_table() if due else {}
@@ -75,7 +87,12 @@ class RendezvousProbe:
             if not watch.addresses:
                 watch.addresses = _addresses(place.host)
             pids = [place.pid, *(process.pid for process in descendants([place.pid], table))]
-            _look(watch, place, pids)
+            numbers, gathered = _look(watch, place, pids)
+            if self._log_dir is not None:
+                _listen(watch, self._log_dir(key))
+            _note_processes(watch, numbers, gathered)
+            if watch.complete:
+                _close_log(watch)
             if watch.held is None and (watch.listens or watch.connected):
                 watch.held = now
         return {key: _told(watch, wanted[key].place, now) for key, watch in self._watches.items()}
@@ -90,7 +107,8 @@ def _is_due(watch: _Watch, now: float) -> bool:
     return not watch.complete and now - watch.looked >= (now - watch.began) * _SLOWER_BY
 
 
-def _look(watch: _Watch, place: Wanted, pids: Iterable[int]) -> None:
+def _look(watch: _Watch, place: Wanted, pids: Iterable[int]) -> tuple[dict[int, int], bool]:
+    """The world of each number that a launcher gave, and whether it had gathered all nodes before."""
     listening: set[int] = set()
     connecting: set[int] = set()
     tables = [table for name in ("tcp", "tcp6") if (table := _read(f"/proc/{place.pid}/net/{name}")) is not None]
@@ -120,15 +138,43 @@ def _look(watch: _Watch, place: Wanted, pids: Iterable[int]) -> None:
     if not all_seen:
         # What is not there may only be hidden.
         watch.listens, watch.connected = watch.listens or None, watch.connected or None
-    if numbers:
-        outside = sorted(set(numbers) - watch.inside)
-        watch.processes = Processes(
-            lowest=min(numbers),
-            world=max(numbers.values()),
-            inside=len(watch.inside),
-            outside=outside[0] if outside else None,
-            gathered=gathered,
-        )
+    return numbers, gathered
+
+
+def _note_processes(watch: _Watch, numbers: Mapping[int, int], gathered: bool) -> None:
+    """What a program says of itself counts more than what it was told: it is the world that it joins."""
+    believed = watch.spoken or numbers
+    if not believed:
+        return
+    outside = sorted(set(numbers) - watch.inside)
+    watch.processes = Processes(
+        lowest=min(believed),
+        world=max(believed.values()),
+        inside=len(watch.inside),
+        outside=outside[0] if outside else None,
+        gathered=gathered,
+    )
+
+
+def _listen(watch: _Watch, directory: str) -> None:
+    """The beginning of its output, a piece at each look."""
+    if watch.lines >= _LINES_MAX:
+        return
+    if watch.log is None:
+        watch.log = LogReader(directory)
+    with suppress(OSError):
+        for item in watch.log.read(_LINES_A_LOOK):
+            watch.lines += 1
+            if isinstance(item, Line) and (said := world_said(item.text)) is not None:
+                watch.spoken[said[0]] = said[1]
+    if watch.lines >= _LINES_MAX:
+        _close_log(watch)
+
+
+def _close_log(watch: _Watch) -> None:
+    if watch.log is not None:
+        watch.log.close()
+        watch.log = None
 
 
 def _sockets(table: str) -> "Iterable[tuple[tuple[Ip, int], tuple[Ip, int], str, int]]":

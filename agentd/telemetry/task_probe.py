@@ -50,7 +50,7 @@ class TaskProbe:
         self._cards, self._log_dir, self._processes = cards, log_dir, processes
         self._gap_s = max(15.0, 5 * every_s)
         self._use = ProcessUse(table_every_s=5 * every_s)
-        self._meeting = RendezvousProbe()
+        self._meeting = RendezvousProbe(log_dir)
         self._use_look, self._card_look, self._meeting_look = BlockingLook(), BlockingLook(), BlockingLook()
         self._watches: dict[TaskId, _Watches] = {}
         self.cards: tuple[CardNow, ...] = ()

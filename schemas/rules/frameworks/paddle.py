@@ -1,7 +1,7 @@
 """Paddle's launcher: its variables beat its own options (paddle/distributed/launch/context, set_env_in_args)."""
 
 from schemas.rules.frameworks.parameters import Parameters
-from schemas.rules.frameworks.placement import Given, Placement
+from schemas.rules.frameworks.placement import Given, Placement, host_port
 
 
 def given(parameters: Parameters, placement: Placement) -> Given:
@@ -17,7 +17,7 @@ def given(parameters: Parameters, placement: Placement) -> Given:
     }
     if placement.nodes > 1:
         # One node finds a port by itself.
-        env["PADDLE_MASTER"] = f"{placement.master_addr}:{placement.port(0)}"
+        env["PADDLE_MASTER"] = host_port(placement.master_addr, placement.port(0))
         env["POD_IP"] = placement.address(placement.rank)
     # It repeats the output of a worker through a pipe, where Python would hold it back.
     defaults = {"PYTHONUNBUFFERED": "1"}

@@ -66,6 +66,11 @@ class Placement:
         return str(port_of(self.master_port, rank))
 
 
+def host_port(address: str, port: str) -> str:
+    """An IPv6 address in brackets; placeholders of a rendered document stay as they are."""
+    return f"[{address}]:{port}" if ":" in address and not address.startswith(("[", "<")) else f"{address}:{port}"
+
+
 def port_of(master_port: int, rank: int) -> int:
     """Every rank another, so that nodes which share an address do not meet; rank 0 has the master port."""
     return PORT_MIN + (master_port - PORT_MIN + rank) % (PORT_MAX - PORT_MIN + 1)

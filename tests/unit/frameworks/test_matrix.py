@@ -52,6 +52,15 @@ def test_collectives_use_the_interface_that_leads_to_rank_0(framework):
     assert reserved_refusal("NCCL_SOCKET_IFNAME") is None
 
 
+def test_an_ipv6_address_stands_alone_or_in_brackets_before_a_port():
+    """Without brackets nobody can tell where the address ends."""
+    where = replace(placed(1), master_addr="2001:db8::10", addresses=("2001:db8::10", "2001:db8::11"))
+    assert given_to(document("jax"), where).env["JAX_COORDINATOR_ADDRESS"] == f"[2001:db8::10]:{where.port(0)}"
+    assert given_to(document("paddle"), where).env["PADDLE_MASTER"] == f"[2001:db8::10]:{where.port(0)}"
+    assert f'"[2001:db8::11]:{where.port(1)}"' in given_to(document("tensorflow"), where).env["TF_CONFIG"]
+    assert rank_start(document("ddp"), where, True, {}).env["MASTER_ADDR"] == "2001:db8::10"
+
+
 def test_ranks_that_meet_over_a_public_address_are_told():
     across = replace(placed(1), crosses_networks=True)
     found = given_to(document("ddp"), across)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentd.core.rendezvous import Processes, RankView, RendezvousLimits, RendezvousNow, judge_rendezvous
+from agentd.core.rendezvous_lines import world_said
 
 WHERE = "10.0.0.1:20007"
 LIMITS = RendezvousLimits(120.0)
@@ -145,3 +146,19 @@ def test_total_and_never_early(parts, nodes):
     assert found.text and found.late_s >= 0
     if found.state in ("missing", "silent", "split"):
         assert all(item.running and item.running_s >= LIMITS.after_s for item in views)
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/2", (0, 2)),
+        ("[rank: 1] Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/2\r", (1, 2)),
+        ("Initializing distributed: GLOBAL_RANK: 0, MEMBER: 2/2", None),
+        ("Initializing distributed: GLOBAL_RANK: 3, MEMBER: 4/2", None),
+        ("GLOBAL_RANK: 0", None),
+        ("Initializing distributed: GLOBAL_RANK: 99999999999, MEMBER: 1/2", None),
+        ("", None),
+    ],
+)
+def test_known_lines(line, said):
+    assert world_said(line) == said

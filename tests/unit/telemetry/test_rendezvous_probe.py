@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from agentd.core.frames import OUT
 from agentd.core.rendezvous import RendezvousNow
+from agentd.logs.writer import LogWriter
 from agentd.runtime.base import TaskId
 from agentd.telemetry.rendezvous_probe import RendezvousProbe, Wanted
 
@@ -115,6 +117,20 @@ def test_a_name_is_resolved_and_one_that_is_none_is_nowhere(run):
     until(RendezvousProbe(), Wanted(run(CONNECT.format(host="127.0.0.1", port=port)), "localhost", port), _connected)
     lost = RendezvousProbe().look({TASK: Wanted(run(IDLE), "no-such-host.invalid", port)}, 0.0)[TASK]
     assert not lost.connected
+
+
+def test_a_known_line_counts_more_than_what_the_launcher_said(run, tmp_path):
+    """Lightning with num_nodes=1 under a launcher of two nodes: each node is its own RANK 0."""
+    env = {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
+    wanted = Wanted(run(BELOW.format(code=IDLE, env=env)), "127.0.0.1", free_port())
+    probe = RendezvousProbe(lambda _: str(tmp_path))
+    told = until(probe, wanted, lambda now: now.processes is not None).processes
+    assert told is not None and (told.lowest, told.world) == (1, 2)
+    line = b"Epoch 0\nInitializing distributed: GLOBAL_RANK: 0, MEMBER: 1/1\n"
+    LogWriter(str(tmp_path), 1 << 20, 8).append(OUT, line, 1)
+    said = until(probe, wanted, lambda now: now.processes is not None and now.processes.world == 1).processes
+    assert said is not None and (said.lowest, said.outside) == (0, 1)
+    assert probe.look({}, 1e9) == {}
 
 
 def test_a_task_that_is_gone_is_forgotten_and_seldom_looked_at(run):
