@@ -17,6 +17,7 @@ UNPICKLERS = frozenset(
 )
 # Where a wall clock is read, and why that decides nothing between hosts.
 WALL_CLOCKS = {
+    "agentd/checkpoints/": "ages of saves by the clock that wrote them, for people",
     "agentd/debug_report.py": "says when it was made",
     "agentd/doctor/": "compares clocks, to tell people",
     "agentd/files/": "gives up unfinished uploads after a day, by the clock that wrote them",
