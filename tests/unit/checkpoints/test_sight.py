@@ -1,11 +1,15 @@
 """What two nodes compare: equal on one disk, different on two."""
 
+import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from agentd.checkpoints.fenced import open_fenced
+from mesh.core.state.agreement import disagreement, note_view
 from schemas.rules.checkpoints.probe import probe
 from schemas.rules.checkpoints.sight import TEXT_MAX, sight_of
 from tests.unit.checkpoints.trees import copied, in_memory, samples
@@ -85,3 +89,46 @@ def test_thousands_of_shards_and_of_leftovers_stay_small(tmp_path):
     assert seen.pick == "step-5" and len(seen.text) <= TEXT_MAX
     shutil.move(place / "shard-2999.bin", place / "shard-3000.bin")
     assert sight(tmp_path).digest != seen.digest
+
+
+ELSEWHERE = """
+import json, subprocess, sys
+from agentd.claims.checkpoint_probe import look
+mounted, place = sys.argv[1] == "own", sys.argv[2]
+if mounted:
+    subprocess.run(["mount", "-t", "tmpfs", "none", place], check=True)
+seen = look(place, "fsdp", [sys.argv[3]])
+print(json.dumps([seen.resume, seen.sees]))
+"""
+
+
+@pytest.mark.need("netns")
+def test_two_hosts_with_the_same_path_and_with_a_disk_of_their_own(tmp_path):
+    """Each in a mount namespace, as hosts are: the same path is one directory, or it is not."""
+    place = copied("pytorch-fsdp2-dcp/complete", tmp_path)
+    seen = {}
+    for disk in ("shared", "shared again", "own"):
+        command = [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            sys.executable,
+            "-c",
+            ELSEWHERE,
+            disk,
+            str(place),
+            str(tmp_path),
+        ]
+        environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        seen[disk] = json.loads(done.stdout)
+    assert seen["shared"] == seen["shared again"] and seen["shared"][0]["step"] == 20
+    assert seen["own"][0] is None and seen["own"][1]["digest"] != seen["shared"][1]["digest"]
+    views: dict[str, object] = {}
+    note_view(views, 0, "n1", seen["shared"][1])
+    note_view(views, 1, "n2", seen["shared again"][1])
+    assert disagreement(views["views"]) is None  # type: ignore[arg-type]
+    note_view(views, 2, "n3", seen["own"][1])
+    assert "rank 2 on n3 sees none that is complete" in str(disagreement(views["views"]))  # type: ignore[arg-type]
