@@ -28,7 +28,7 @@ class StallEnd:
             if verdict.state == "stalled" and verdict.quiet_s >= self._after_s and key not in self._said
         ]
         for group_id, attempt in due[:_AT_ONCE]:
-            text = f"{desk.verdicts[group_id, attempt].text}. {desk.autopsy(group_id, attempt)}."
+            text = f"{desk.verdicts[group_id, attempt].text}. {desk.autopsy(group_id, attempt)}"
             # Refused where the attempt is over or ending: then there is nothing to end.
             await mesh.propose(
                 command("FailGroup", group_id=group_id, attempt=attempt, over=OVER_STALL, text=text[:TEXT_MAX])

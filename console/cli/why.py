@@ -56,6 +56,11 @@ def _reasons(group: GroupDetail, position: int | None) -> list[str]:
         said += [f"    {key.replace('_', ' ')}: {text}" for key, value in details.items() if (text := _detail(value))]
         if position is not None:
             said.append(f"  It is number {position} in the queue.")
+    if group["status"] == "paused":
+        said.append(f"  It goes on from its newest checkpoint: heteroflow resume {group['group_id']}")
+    if limit := group.get("limit"):
+        what = "unless it runs by then" if limit["over"] == "wait_over" else "as its deadline_s is over then"
+        said.append(f"  It fails at {limit.get('at')}, {what}.")
     meeting = group.get("rendezvous")
     if group["status"] == "running" and meeting and meeting["state"] != "formed":
         said.append(f"  Its ranks have not become one world: {meeting['text']}.")

@@ -323,6 +323,8 @@ class TestWriting:
         assert "still saving" in cli.err
         await cli.exits(report)
         assert await waiting == 0
+        assert await cli("why", group_id) == 0
+        assert f"heteroflow resume {group_id}" in cli.out
         assert await cli("resume", group_id, "-o", "json") == 0
         assert json.loads(cli.out) == {"group_id": group_id, "status": "pending"}
         await cli("events", group_id)

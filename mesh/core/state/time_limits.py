@@ -10,6 +10,7 @@ from mesh.core.state.shape import Shape, shape_of
 from mesh.core.state.store import Row, StateStore
 from schemas.rules.failure_classes import STALLED, UNSCHEDULABLE, WALLTIME
 from schemas.states import FAILED, OVER_DEADLINE, OVER_WAIT, PENDING, RUNNING
+from schemas.task_types import TRAINING
 
 _CLASS = {OVER_DEADLINE: WALLTIME, OVER_WAIT: UNSCHEDULABLE}
 
@@ -80,4 +81,6 @@ def _words(group: Group, over: str, told: str) -> str | None:
         reason = group.row["pending_reason"]
         last = f" Last it waited for: {reason['text']}" if reason else ""
         return f"It waited longer than its max_wait_s of {shape.max_wait_s} s.{last}"
+    if shape.task_type != TRAINING:
+        return None  # a service that nobody asks, and a shell, are silent by nature
     return f"It stood still: {told}."

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.state.world import World
+from tests.unit.state.world import World, document
 
 UNKNOWN = "tg-00000000000000000000"
 
@@ -51,6 +51,16 @@ def test_a_group_that_stood_still_says_what_was_seen():
     row = world.group(group)
     assert (row["status"], row["failure"]["class"]) == ("failed", "stalled") and seen in row["failure"]["text"]
     assert "stalled" in world.kinds(group)
+
+
+def test_a_service_that_nobody_asks_stands_still_by_nature():
+    world = World({"n1": 1})
+    body = document()
+    service = {**body, "task_type": "inference", "inference": body.pop("training")}
+    group = world.try_submit(service).data["group_id"]
+    world.run_up(group)
+    assert world.do("FailGroup", group_id=group, attempt=1, over="stalled", text="silent").code == "no_such_limit"
+    assert world.status(group) == "running"
 
 
 def test_a_stop_wins_over_its_last_grace():
