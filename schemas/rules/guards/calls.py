@@ -227,7 +227,7 @@ class _Walker:
         if not same:
             environment = environment.copy()
             self._found.wrappers.setdefault(simple.number, []).append(fields)
-        self._found.inner[simple.number] = Inner(self._inner(line, simple, environment, place), same=same)
+        self._found.inner[simple.number] = Inner(self._inner(line, simple, environment, place, same), same=same)
 
     def _declare(self, words: Sequence[str], environment: Environment) -> None:
         for word in words:
@@ -270,15 +270,19 @@ class _Walker:
         self._found.inner[simple.number] = Inner(inner, errexit, pipefail)
         return True
 
-    def _inner(self, text: str, simple: Simple, environment: Environment, place: _Place) -> List:
+    def _inner(self, text: str, simple: Simple, environment: Environment, place: _Place, same: bool = False) -> List:
         if place.depth >= _SHELL_DEPTH_MAX:
             raise Unreadable("shells are nested too deeply")
         if is_one_unknown(text):
             call = Call([text], environment, simple, place.conditional, place.looped, expanded=True)
             self._found.calls.append(call)
             return []
+        known = self._functions
+        if not same:
+            self._functions = {}  # another shell has none of these
         items = parse(text, self._found.unknowns, self._found.of_bash if place.plain else None)
         self.run(items, environment, replace(place, expanded=True, depth=place.depth + 1))
+        self._functions = known
         return items
 
 

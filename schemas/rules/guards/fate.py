@@ -60,10 +60,10 @@ class _Run:
         """at_exit: the code that a bare `exit` ends with, inside a trap."""
         self._walk, self._failing, self._at_exit, self._steps = walk, failing, at_exit, 0
 
-    def shell(self, items: List, begun: _State) -> set[_State]:
+    def shell(self, items: List, begun: _State, tested: bool = False) -> set[_State]:
         """How a shell of its own may end; of what it knew only its code and whether a training ran are of use."""
         found = set()
-        for state in self._list(items, {replace(begun, ended="", trap="")}, False):
+        for state in self._list(items, {replace(begun, ended="", trap="")}, tested):
             codes = self._trapped(state) if state.trap else {state.code}
             found |= {_State(code, state.ran) for code in codes}
         return found
@@ -115,7 +115,7 @@ class _Run:
         if len(pipeline.commands) == 1:
             states = self._node(pipeline.commands[0], state, tested)
         else:
-            states = self._pipe(pipeline, state)
+            states = self._pipe(pipeline, state, tested)
         after = set()
         for found in states:
             if pipeline.negated and not found.ended:
@@ -125,8 +125,8 @@ class _Run:
             after.add(found)
         return after
 
-    def _pipe(self, pipeline: Pipeline, state: _State) -> set[_State]:
-        each = [self.shell([Item([("", Pipeline([node]))])], state) for node in pipeline.commands]
+    def _pipe(self, pipeline: Pipeline, state: _State, tested: bool) -> set[_State]:
+        each = [self.shell([Item([("", Pipeline([node]))])], state, tested) for node in pipeline.commands]
         fails = state.pipefail and any(end.code == FAILED for ends in each for end in ends)
         ran = state.ran or any(end.ran for ends in each for end in ends)
         return {
@@ -140,7 +140,7 @@ class _Run:
             return self._simple(node, state, tested)
         if isinstance(node, Group):
             if node.subshell:
-                return _after(state, self.shell(node.body, state))
+                return _after(state, self.shell(node.body, state, tested))
             return self._list(node.body, {state}, tested)
         if node.kind == "function":
             return {replace(state, code=GOOD)}
@@ -153,7 +153,7 @@ class _Run:
             bodies = [self._list(body, {state}, tested) for body in block.bodies]
             return set().union({replace(state, code=GOOD)}, *bodies)
         if not self._fails_within(block):
-            return {replace(state, code=GOOD)}
+            return self._round(block, state, tested)
         if block.test:
             raise NotFollowed  # it may go round for ever
         once = self._list(block.bodies[0], {state}, tested)
@@ -162,6 +162,15 @@ class _Run:
         better = self._list(block.bodies[0], once, tested)
         self._failing = failing
         return again | better
+
+    def _round(self, block: Block, state: _State, tested: bool) -> set[_State]:
+        """A loop without a training: `for` has something to go through, `while` perhaps not."""
+        never = {replace(state, code=GOOD)}
+        try:
+            once = self._list([*block.test, *block.bodies[0]], {state}, tested)
+        except NotFollowed:
+            return never
+        return once | never if block.test else once
 
     def _if(self, block: Block, state: _State, tested: bool) -> set[_State]:
         undecided, done = {state}, set()
@@ -247,6 +256,8 @@ class _Run:
     def _waited(self, simple: Simple, fields: list[str], state: _State) -> str:
         if len(fields) == 1:
             return GOOD
+        if _text(simple.words[1]) == "$!" and state.get("!") is None:
+            return GOOD  # nothing is behind, and a bare wait is what is left
         code = _code_in(simple.words[-1], state) if len(simple.words) == len(fields) else None
         if code is None and fields[1][:1] not in ("%", "-"):
             return OTHER

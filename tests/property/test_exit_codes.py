@@ -1,0 +1,100 @@
+"""Commands made at random around one training that fails with 7: the guards foretell what the shell ends with."""
+
+import os
+import random
+import subprocess
+
+import pytest
+
+from schemas.task_group import check_task_group
+from tests.unit.guards.rows import document_of
+
+PROGRAMS = int(os.environ.get("HF_EXIT_CODE_PROGRAMS", "400"))
+SEED = int(os.environ.get("HF_EXIT_CODE_SEED", "11"))
+TRAINING = "torchrun t.py"
+PLAIN = (
+    *("true", "false", ":", "rc=$?"),
+    *("echo x", "exit $rc", "exit $?", "exit 0", "exit 1", "exit", "[ $? -eq 0 ]", "[ $? -ne 0 ]", "[ $rc = 0 ]"),
+    *("test $rc -ne 0", "set -e", "set +e", "wait $!", "wait", "trap 'exit 0' EXIT", "trap 'echo bye' EXIT", "code=3"),
+)
+
+
+class Maker:
+    """One training a program, so that whose failure is lost is no question."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+
+    def program(self) -> str:
+        while True:
+            function = f"f() {{ {self.list(1)}; }}; ".replace("again", ":") if self.chance.random() < 0.5 else ""
+            made = function + "rc=0; " + self.list(2).replace("again", "f" if function else ":")
+            if made.count(TRAINING) == 1:
+                return made
+
+    def list(self, depth: int) -> str:
+        made = self.item(depth)
+        for _ in range(self.chance.randint(0, 2)):
+            made += self.chance.choice(("; ", " && ", " || ", "; ")) + self.item(depth)
+        return made
+
+    def item(self, depth: int) -> str:
+        kind = self.chance.random()
+        if kind < 0.15:
+            return TRAINING
+        if kind < 0.6 or not depth:
+            return self.chance.choice((*PLAIN, "again"))
+        inner, other = self.list(depth - 1), self.list(depth - 1)
+        quoted = self.list(0).replace("'", '"').replace("again", ":")
+        return self.chance.choice(
+            (
+                f"( {inner} )",
+                f"{{ {inner}; }}",
+                f"if {inner}; then {other}; fi",
+                f"if {inner}; then {other}; else {self.list(depth - 1)}; fi",
+                f"! {self.item(0)}",
+                f"{self.item(0)} | cat",
+                f"sh -c 'rc=0; {quoted}'",
+                f"sh -ec 'rc=0; {quoted}'",
+                f"eval '{quoted}'",
+                f"{{ {self.item(0)} & wait $!; }}",
+                # A training in a loop may fail in one turn and not in the next: that is another question.
+                f"for i in 1; do {inner.replace(TRAINING, 'false')}; done",
+            )
+        )
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "torchrun"
+    program.write_text('#!/bin/sh\n: > "$RAN"\nexit 7\n')
+    program.chmod(0o755)
+    return tmp_path
+
+
+def ended_with(command, place):
+    """The exit code, None where the training was never started."""
+    mark = place / "ran"
+    mark.unlink(missing_ok=True)
+    environment = {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "RAN": str(mark)}
+    quiet = subprocess.DEVNULL
+    argv = ["/bin/sh", "-c", command]
+    done = subprocess.run(argv, cwd=place, env=environment, stdin=quiet, stdout=quiet, stderr=quiet, timeout=60)
+    return done.returncode if mark.exists() else None
+
+
+def test_what_the_shell_ends_with_was_foretold(place):
+    maker, ran, lost = Maker(SEED), 0, 0
+    for _ in range(PROGRAMS):
+        command = maker.program()
+        code = ended_with(command, place)
+        if code is None:
+            continue
+        checked = check_task_group(document_of({"command": command}))
+        refused = any(finding.code == "hidden_exit_code" for finding in checked.errors)
+        warned = any(finding.code == "hidden_exit_code" for finding in checked.warnings)
+        assert code == 0 or not refused, f"seed {SEED}, ended with {code}: {command}"
+        assert code != 0 or refused or warned, f"seed {SEED}, a failure was lost: {command}"
+        ran, lost = ran + 1, lost + (code == 0)
+    assert ran >= PROGRAMS // 4 and lost >= PROGRAMS // 20, (ran, lost)
