@@ -12,11 +12,11 @@ from schemas.task_types import INFERENCE
 routes = web.RouteTableDef()
 
 
-@routes.post("/api/v1/task-groups/{group_id}/{way:sleep|wake}")
+@routes.post("/api/v1/task-groups/{group_id}/{order:sleep|wake}")
 @needs(Permission.WRITE_GROUPS)
 @Described("Not supported yet: sleep and wake of inference", statuses=(), problems=(422,))
 async def sleep(request: web.Request) -> web.Response:
-    group_id, way = checked_group_id(request.match_info["group_id"]), request.match_info["way"]
+    group_id, way = checked_group_id(request.match_info["group_id"]), request.match_info["order"]
     found = await mesh_of(request).query([{"get": ["group", group_id]}])
     group = visible(request, group_id, found["results"][0])
     if group["task_type"] != INFERENCE:

@@ -3,9 +3,10 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from console.core.exit_codes import GROUP_FAILED, NOT_FOUND, RESULTS
+from console.core.exit_codes import GROUP_FAILED, NOT_FOUND, OK, RESULTS
 from console.core.sanitize import sanitize
-from schemas.states import TERMINAL
+from schemas.states import RUNNING, TERMINAL
+from schemas.task_types import ENDLESS
 
 if TYPE_CHECKING:
     from console.client import MeshClient
@@ -16,8 +17,16 @@ async def wait_for_end(client: "MeshClient", group_id: str) -> dict[str, Any] | 
     return await wait_for(client, group_id, TERMINAL)
 
 
-async def wait_for(client: "MeshClient", group_id: str, statuses: Collection[str]) -> dict[str, Any] | None:
-    """The group's row in the first of these statuses that it reaches; None if it was deleted meanwhile."""
+async def wait_for_outcome(client: "MeshClient", group_id: str) -> dict[str, Any] | None:
+    """The same; what ends only when somebody stops it is waited for until it runs."""
+    return await wait_for(client, group_id, TERMINAL, endless=(*TERMINAL, RUNNING))
+
+
+async def wait_for(
+    client: "MeshClient", group_id: str, statuses: Collection[str], endless: Collection[str] | None = None
+) -> dict[str, Any] | None:
+    """The group's row in the first of these statuses that it reaches; None if it was deleted meanwhile. endless: those
+    of a group that never ends by itself, where they are others."""
     from console.watch_stream import WatchStream
 
     async for frame in WatchStream(client, group_id).frames():
@@ -26,12 +35,15 @@ async def wait_for(client: "MeshClient", group_id: str, statuses: Collection[str
                 continue
             if row is None:
                 return None
-            if row["status"] in statuses:
+            wanted = endless if endless is not None and row["task_type"] in ENDLESS else statuses
+            if row["status"] in wanted:
                 return dict(row)
     return None
 
 
 def exit_code(row: dict[str, Any] | None) -> int:
+    if row is not None and row["status"] == RUNNING:
+        return OK
     return NOT_FOUND if row is None else RESULTS.get(row["status"], GROUP_FAILED)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.cli.logs import print_logs
 from console.cli.request import new_request_id
-from console.cli.result import exit_code, result_text, wait_for_end
+from console.cli.result import exit_code, result_text, wait_for_end, wait_for_outcome
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
 from schemas.errors import InvalidInput
@@ -39,7 +39,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_waiting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--wait", action="store_true", help="return when the group has ended; exit 0 completed, 1 failed, 6 stopped"
+        "--wait",
+        action="store_true",
+        help="return when the group has ended, or runs where it is inference; exit 0 completed or running, 1 failed, "
+        "6 stopped",
     )
     parser.add_argument("--follow", action="store_true", help="print the logs meanwhile (implies --wait)")
     parser.add_argument(
@@ -77,7 +80,7 @@ async def created(args: argparse.Namespace, terminal: Terminal, client: "MeshCli
     try:
         if args.follow:
             await print_logs(terminal, client, group_id, follow=True, as_json=args.output == "json")
-        row = await wait_for_end(client, group_id)
+        row = await (wait_for_end if args.follow else wait_for_outcome)(client, group_id)
     except asyncio.CancelledError:
         terminal.note(f"the group goes on; stop it with: heteroflow stop {group_id}")
         raise

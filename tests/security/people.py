@@ -90,7 +90,14 @@ def spelled(resource: web.AbstractResource) -> str:
 
 
 def filled(path: str, group_id: str = "tg-x") -> str:
-    values = {"group_id": group_id, "task": f"{group_id}.1.0", "attempt": "1", "rank": "0", "way": "scale"}
+    values = {
+        "group_id": group_id,
+        "task": f"{group_id}.1.0",
+        "attempt": "1",
+        "rank": "0",
+        "way": "scale",
+        "order": "wake",
+    }
     return _PARAMETER.sub(lambda found: values.get(found.group(1), "x"), path)
 
 
