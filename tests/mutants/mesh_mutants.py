@@ -13,8 +13,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
+from mesh.core.control import view
 from mesh.core.lease import grantor, holder, mesh_hold
-from mesh.core.state import lease_hold, reducer, settle
+from mesh.core.state import bind, lease_hold, reducer, reports, settle
 from mesh.core.state.group import Group, release
 from mesh.core.state.outcome import Outcome
 from mesh.core.state.store import StateStore
@@ -105,6 +106,28 @@ def release_takes_leases_back() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def declared_ports_are_forgotten() -> Iterator[None]:
+    """A hold keeps the rendezvous port from others, and what its document declares not."""
+
+    def ports_of(hold: dict[str, Any]) -> list[int]:
+        return [hold["port"]] if hold["port"] else []
+
+    with mock.patch.object(bind, "ports_of", ports_of), mock.patch.object(view, "ports_of", ports_of):
+        yield
+
+
+@contextmanager
+def service_completes() -> Iterator[None]:
+    """An inference group whose program exits 0 is called completed, as training is."""
+
+    def endless_exit(group: Group) -> None:
+        return None
+
+    with mock.patch.object(reports, "endless_exit", endless_exit):
+        yield
+
+
 MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "lease-from-receipt-time": lease_from_receipt_time,
     "requeue-at-T_stop": requeue_at_t_stop,
@@ -112,4 +135,6 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "hold-grants-its-whole-length": hold_grants_its_whole_length,
     "hold-ends-with-its-leader": hold_ends_with_its_leader,
     "release-takes-leases-back": release_takes_leases_back,
+    "declared-ports-are-forgotten": declared_ports_are_forgotten,
+    "service-completes": service_completes,
 }

@@ -82,6 +82,26 @@ def surely_dead_after_a_hold(silent_s: int, released_s: int = 0, new_leader_s: i
     raise AssertionError("never given up")
 
 
+def a_port_has_one_holder() -> bool:
+    """The second waits for the port of the only node, and a leader with an old picture cannot bind it either."""
+    world = World({"n1": 2})
+    first, second = (world.submit(1, 1, task_type="container", ports={"http": 8000}) for _ in range(2))
+    world.run_up(first)
+    if world.status(second) != "pending":
+        return False
+    free = {"GPU-n1-0", "GPU-n1-1"} - set(world.tasks(first)[0]["gpus"])
+    placement = {"rank": 0, "node": "n1", "gpus": list(free), "port": 20_900}
+    return not world.do("BindGroup", group_id=second, attempt=1, placements=[placement]).ok
+
+
+def a_service_is_built_again_whatever_it_exits_with() -> bool:
+    world = World({"n1": 1})
+    group = world.submit(1, 1, task_type="inference")
+    world.run_up(group)
+    world.report(world.tasks(group)[0], "exited", exit_code=0)
+    return world.status(group) == "pending"
+
+
 SCENARIOS = {
     "lease-from-receipt-time": lambda: surely_dead_before_requeued(answer_takes_s=4.0),
     "requeue-at-T_stop": lambda: surely_dead_before_requeued(answer_takes_s=0.0),
@@ -89,6 +109,8 @@ SCENARIOS = {
     "hold-grants-its-whole-length": lambda: surely_dead_after_a_hold(silent_s=58),
     "hold-ends-with-its-leader": lambda: surely_dead_after_a_hold(silent_s=5, new_leader_s=10),
     "release-takes-leases-back": lambda: surely_dead_after_a_hold(silent_s=5, released_s=6, new_leader_s=10),
+    "declared-ports-are-forgotten": a_port_has_one_holder,
+    "service-completes": a_service_is_built_again_whatever_it_exits_with,
 }
 
 

@@ -16,6 +16,7 @@ from tests.sim.loop import Violation
 from tests.sim.mesh_watch import MeshWatch
 from tests.sim.raft_schedules import figure_8
 from tests.sim.raft_watch import RaftWatch
+from tests.sim.service_schedules import service_that_exits_0, two_services_of_one_port
 
 pytestmark = pytest.mark.sim
 
@@ -42,12 +43,14 @@ BY_SCHEDULE: dict[str, tuple[Callable[[], object], str]] = {
     "hold-ends-with-its-leader": (leader_changes_in_the_hold, "a rank that the state calls lost is gone"),
     "release-takes-leases-back": (released_early, "a rank that the state calls lost is gone"),
     "rollback-forgets-claim": (rollback_with_a_claim_held, "cards are released by their holder"),
+    "declared-ports-are-forgotten": (two_services_of_one_port, "no port is held twice"),
+    "service-completes": (service_that_exits_0, "a service never completes"),
 }
 
 
 def test_every_mutant_has_its_killer():
     assert set(MUTANTS) == set(BY_SEED) | set(BY_SCHEDULE)
-    assert len(MUTANTS) == 12
+    assert len(MUTANTS) == 14
 
 
 @pytest.mark.parametrize("name", BY_SEED)

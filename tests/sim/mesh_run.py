@@ -6,7 +6,8 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from schemas.states import PAUSED, PAUSING
+from schemas.states import PAUSED, PAUSING, TERMINAL
+from schemas.task_types import ENDLESS
 from tests.sim.agent import ClaimRates
 from tests.sim.faults import Partitions, disk_rates, draw, link_rates
 from tests.sim.loop import MS, Loop, Process, S
@@ -250,6 +251,14 @@ class Submissions:
             self._world.loop.after(rng.expovariate(1.0) * self._period, self._act)
 
 
+def stop_services(world: MeshWorld, client: Client) -> None:
+    """They end in no other way; said again, as some are still being built."""
+    for group_id, row in sorted(world.watch.groups.items()):
+        if row["task_type"] in ENDLESS and row["status"] not in TERMINAL:
+            client.stop_group(group_id)
+    world.loop.after(30 * S, lambda: stop_services(world, client))
+
+
 def _nothing(index: int) -> None: ...
 
 
@@ -276,5 +285,6 @@ def run(seed: int, hashing: bool = False, loop: Loop | None = None) -> tuple[Loo
     faults.end()
     world.calm()
     operator.done()
+    stop_services(world, client)
     world.settle()
     return loop, world.coverage() + faults.counts

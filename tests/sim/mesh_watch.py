@@ -10,6 +10,7 @@ from mesh.core.state.outcome import Outcome
 from mesh.store.feed import FeedFrame
 from mesh.store.row_codec import decode_row
 from schemas.states import GONE, LOST, PAUSED, PENDING, RECOVERING, RUNNING, SCHEDULING, STARTING, TERMINAL
+from schemas.task_types import ENDLESS
 from tests.sim.loop import Loop, Violation
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class MeshWatch:
         self.deleted: set[str] = set()
         self._cards: dict[str, SimTask] = {}
         self._held_cards: dict[tuple[str, str], str] = {}
+        self._held_ports: dict[tuple[str, int], str] = {}
         self._claims: dict[TaskId, str] = {}  # made on a host and not dropped
         self._status: dict[TaskId, str] = {}
         self._startable: set[tuple[str, int]] = set()
@@ -154,6 +156,11 @@ class MeshWatch:
             if row["claimed"] != list(range(len(row["nodes"]))):
                 self.fail(f"gang: attempt {row['attempt']} of {group_id} starts with only {row['claimed']} claimed")
             self._startable.add((group_id, row["attempt"]))
+        rebuilt = (row.get("rebuild") or {}).get("total", 0)
+        if rebuilt > (old.get("rebuild") or {}).get("total", 0):
+            self.counts["rebuilds"] += 1
+        if status == "completed" and row["task_type"] in ENDLESS:
+            self.fail(f"a service never completes: {group_id}")
         if status == PENDING:
             self.counts["rollbacks" if old["status"] == SCHEDULING else "requeues"] += 1
         if status in TERMINAL:
@@ -194,6 +201,8 @@ class MeshWatch:
         if row is None:
             for gpu in old["gpus"] if old is not None else ():
                 del self._held_cards[node, gpu]
+            for port in _ports(old) if old is not None else ():
+                del self._held_ports[node, port]
             if self._claims.get(task) == node:
                 self.fail(f"cards are released by their holder: hold {key} ends while the agent keeps its claim")
             if task in self.alive.get(group_id, {}):
@@ -202,6 +211,9 @@ class MeshWatch:
         for gpu in row["gpus"]:
             if self._held_cards.setdefault((node, gpu), key) != key:
                 self.fail(f"no card is held twice: {gpu} of {node} by {self._held_cards[node, gpu]} and {key}")
+        for port in _ports(row):
+            if self._held_ports.setdefault((node, port), key) != key:
+                self.fail(f"no port is held twice: {port} of {node} by {self._held_ports[node, port]} and {key}")
         self.holds[key] = row
 
     def _node(self, node: str, row: Row | None) -> None:
@@ -228,3 +240,7 @@ class MeshWatch:
             made = answer["data"].get("group_id") if answer["ok"] else None
             if made is not None and made not in self.groups and made not in self.deleted:
                 self.fail(f"an answered command is never lost: {request} was told {answer['data']}, which is not there")
+
+
+def _ports(hold: Row) -> list[int]:
+    return [port for port in (hold["port"], *hold.get("ports", ())) if port]

@@ -303,4 +303,12 @@ def draw_document(rng: Random, number: int, hosts: int) -> dict[str, Any]:
         del drawn["training"]["checkpoint_path"]
     if number % 4 == 3:
         drawn["training"] |= {"deadline_s": 20, "max_wait_s": 60, "recovery": {"max_restarts": 1, "on": []}}
-    return drawn
+    return service(drawn) if number % 6 == 5 else drawn
+
+
+def service(drawn: dict[str, Any]) -> dict[str, Any]:
+    """The same shape as an inference group, which whatever its program does is built again."""
+    training = drawn["training"]
+    about = {name: value for name, value in drawn.items() if name != "training"}
+    task = {**drawn["task"], "gpu_required": training["per_node_gpu"], "ports": {"http": 8000}}
+    return {**about, "task_type": "inference", "inference": {"n_nodes": training["n_nodes"]}, "task": task}

@@ -8,7 +8,7 @@ from typing import Any
 from schemas.states import ISOLATION_STOP, NODE_READY
 from tests.sim.loop import MS, Loop, S
 from tests.sim.mesh_voter import MeshVoter
-from tests.sim.mesh_world import Client, MeshWorld, Node, document
+from tests.sim.mesh_world import Client, MeshWorld, Node, document, service
 from tests.sim.network import LinkRates
 from tests.sim.task import Program
 
@@ -52,13 +52,14 @@ class Stage(MeshWorld):
         program: Program,
         isolation: str = ISOLATION_STOP,
         through: str = "",
+        endless: bool = False,
         **training: Any,
     ) -> str:
-        """Its id, once the mesh has answered. through: the host whose API is asked, any when not given; training: more
-        fields of the document."""
+        """Its id, once the mesh has answered. through: the host whose API is asked, any when not given; endless: as an
+        inference group; training: more fields of the document."""
         body = document(f"g{len(self.client.groups)}", n_nodes, gpus, isolation)
         body["training"] |= training
-        request = self.client.submit(body, program, through=through)
+        request = self.client.submit(service(body) if endless else body, program, through=through)
         self.until(lambda: request in self.client.groups, 20, "a submission is answered")
         return self.client.groups[request]
 

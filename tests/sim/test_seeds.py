@@ -44,6 +44,7 @@ AT_LEAST = {
     "HoldMesh: ok": 10,
     "paused": 5,
     "FailGroup: ok": 20,
+    "rebuilds": 30,
     "ResumeGroup: ok": 5,
 }
 
