@@ -33,6 +33,10 @@ BOMBS = {
     "defaults": "${a:-" * 400 + "}" * 400,
     "launches": "torchrun t|x;" * 4000,
     "wrappers": "env A=1 " * 8000 + "torchrun t",
+    "functions": "a() { X=1; };"
+    + "".join(f"{b}() {{ {f'{a};' * 60} }};" for a, b in zip("abcd", "bcde", strict=True))
+    + "e",
+    "arrays": "A=(a b);" + 'A+=("${A[@]}" "${A[@]}");' * 200,
     "shells": "eval " * 1_000 + "torchrun t",
 }
 
