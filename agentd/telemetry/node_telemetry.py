@@ -101,7 +101,9 @@ class NodeTelemetry:
                 self._probe.look(alive, self._meeting(alive)), self.curves.follow(self._followed(alive))
             )
             self._reports.look([task.id for task in alive], now)
-            tasks = tuple(self._task_now(task, seen[task.id], states) for task in alive)
+            # A group that ended during the look is not known here any more.
+            still = [task for task in alive if task.id.group_id in self._feed.groups]
+            tasks = tuple(self._task_now(task, seen[task.id], states) for task in still)
             self.now = NodeNow(
                 self.node_id,
                 self.simulated,
