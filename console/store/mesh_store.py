@@ -7,7 +7,7 @@ from typing import Any
 from console.core.group_list import Progress
 from console.core.rank_table import RankNow
 from console.store.gossip import GossipSeen
-from console.store.rows import Group, Hold, Node, group_of_row, hold_of_row, node_of_row, queue_key
+from console.store.rows import Group, Hold, Node, group_of_row, hold_of_row, node_of_row, queue_key, with_reason
 from console.store.telemetry import Telemetry
 from schemas.states import TERMINAL
 
@@ -24,6 +24,7 @@ class MeshStore:
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
         self._unread: dict[str, dict[str, Any] | None] = {}  # by group id, None: it is gone
+        self._brief: dict[str, dict[str, Any]] = {}  # the row that a group was read from, where it was a brief one
         self.nodes: dict[str, Node] = {}
         self.holds: dict[str, Hold] = {}
         self.cluster: dict[str, Any] = {}
@@ -63,6 +64,7 @@ class MeshStore:
             group = group_of_row(row)
             known = self.groups.get(group.id)
             if known is None or (known.terminal and known.attempt <= group.attempt):
+                self._brief.pop(group.id, None)
                 self._put_group(group)
         self._trim()
 
@@ -123,7 +125,16 @@ class MeshStore:
             if row is None:
                 self._drop_group(key)
             else:
-                self._put_group(group_of_row(row))
+                self._put_group(self._group_of(key, row))
+
+    def _group_of(self, key: str, row: dict[str, Any]) -> Group:
+        """Most rows of a busy mesh say anew why a group waits, and nothing else."""
+        known, before = self._groups.get(key), self._brief.pop(key, None)
+        if "document" not in row:
+            self._brief[key] = row
+            if known and before and {**before, "pending_reason": None} == {**row, "pending_reason": None}:
+                return with_reason(known, row)
+        return group_of_row(row)
 
     def _put_group(self, group: Group) -> None:
         old = self._groups.get(group.id)
@@ -135,6 +146,7 @@ class MeshStore:
             self.dirty_groups.add(group.id)
 
     def _drop_group(self, group_id: str) -> None:
+        self._brief.pop(group_id, None)
         old = self._groups.pop(group_id, None)
         if old is not None:
             del self._by_status[old.status][group_id]

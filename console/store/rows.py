@@ -84,9 +84,8 @@ def group_of_row(row: Raw) -> Group:
     """A row of the feed, or a line of `/task-groups`: the same fields under two spellings of time."""
     document = row.get("document")
     shape = shown_shape(document) if isinstance(document, dict) else row
-    reason = row.get("pending_reason")
+    reason, reason_code, reason_details = _reason(row)
     failure = row.get("failure")
-    reason = reason if isinstance(reason, dict) else {}
     failure = failure if isinstance(failure, dict) else {}
     return Group(
         id=_text(row.get("group_id")),
@@ -105,9 +104,9 @@ def group_of_row(row: Raw) -> Group:
         created_ms=_moment(row, "created"),
         started_ms=_moment(row, "started"),
         ended_ms=_moment(row, "ended"),
-        reason=_text(reason.get("text")),
-        reason_code=_text(reason.get("code")),
-        reason_details=sanitize_all(reason["details"]) if reason.get("details") else {},
+        reason=reason,
+        reason_code=reason_code,
+        reason_details=reason_details,
         failure=_text(failure.get("text")),
         failed_rank=_whole(failure.get("rank")),
         restarts=_whole(row.get("restarts")) or 0,
@@ -115,6 +114,21 @@ def group_of_row(row: Raw) -> Group:
         risk_since_ms=_risk_since_ms(row),
         task_type=_text(row.get("task_type")) or TRAINING,
     )
+
+
+def with_reason(group: Group, row: Raw) -> Group:
+    """The group of a row that differs from its last one in nothing but why it waits."""
+    reason, reason_code, reason_details = _reason(row)
+    return group._replace(reason=reason, reason_code=reason_code, reason_details=reason_details)
+
+
+def _reason(row: Raw) -> tuple[str, str, Mapping[str, Any]]:
+    """(text, code, details)"""
+    reason = row.get("pending_reason")
+    if not isinstance(reason, dict):
+        return "", "", {}
+    details = sanitize_all(reason["details"]) if reason.get("details") else {}
+    return _text(reason.get("text")), _text(reason.get("code")), details
 
 
 def _risk_since_ms(row: Raw) -> int | None:

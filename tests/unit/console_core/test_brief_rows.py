@@ -46,3 +46,22 @@ async def test_frames_without_anything_of_a_list_are_not_sent_but_those_that_mov
     assert key == group[1] and group_of_row(row).name == group[2]["name"]
     assert gone == ["group", "tg-gone", None]
     assert sent[1] == empty
+
+
+async def test_a_row_is_read_the_same_whatever_was_known_of_its_group():
+    (short,) = await brief({"snapshot": ROWS, "token": "c.1.7", "more": False})
+    entity, key, row = next(row for row in short["snapshot"] if row[0] == "group" and row[2]["status"] == "pending")
+    new_reason = {"code": "no\x1b[2Jfit", "text": "0 of 24 \x9b fit"}
+    changes = [{"pending_reason": new_reason}, {"pending_reason": None}, {"status": "running", "attempt": 2}]
+    changes += [{"name": "other"}, {"restarts": 3, "pending_reason": new_reason}, {"nodes": ["gpu-01"], "user": None}]
+    told = MeshStore()
+    told.apply(short)
+    for at, change in enumerate(changes):
+        row = row | change
+        told.apply({"idx": at, "token": f"c.1.{8 + at}", "changes": [[entity, key, row]]})
+        assert told.groups[key] == group_of_row(row)
+    told.add_ended([row | {"status": "failed", "attempt": 9, "created_at": None}])
+    told.apply({"idx": 20, "token": "c.1.20", "changes": [[entity, key, None]]})
+    assert key not in told.groups
+    told.apply({"idx": 21, "token": "c.1.21", "changes": [[entity, key, row]]})
+    assert told.groups[key] == group_of_row(row)
