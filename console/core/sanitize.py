@@ -29,8 +29,8 @@ def sanitize(text: str, colours: bool = False, lines: bool = False) -> str:
 
     A complete control sequence vanishes with its payload; a control character left over becomes a picture of itself.
     """
-    if text.isascii() and text.isprintable():
-        return text
+    if text.isprintable() and PLATFORM_MARK not in text:
+        return text  # what begins a sequence is not printable
     coloured = False
     parts: list[str] = []
     end = 0
