@@ -94,7 +94,9 @@ def test_findings_do_not_depend_on_the_order_of_keys(document, random):
 def test_what_is_accepted_is_accepted_again_unchanged_on_every_way(document):
     first = check_task_group(document)
     if first.document is None:
-        assert all(finding.code in ("hyper_param_collision", "invalid_field") for finding in first.errors)
+        # A command of any text may be one that the guards know to fail.
+        others = [finding for finding in first.errors if finding.path != "task.command"]
+        assert all(finding.code in ("hyper_param_collision", "invalid_field") for finding in others)
         return
     assert check_task_group(first.document).document == first.document
     assert check_task_group(parse_strict_json(encode_document(first.document))).document == first.document
