@@ -47,7 +47,7 @@ KINDS: dict[str, Kind] = {
             f"--main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT --rdzv_backend static {TORCH_EXAMPLE}",
             2,
         ),
-        ("numpy", "accelerate", "transformers"),
+        ("numpy", "accelerate==1.15.0"),
     ),
     "trainer": Kind(Job("ddp", f"{_RUN} {JOBS}/train_trainer.py"), ("numpy", "accelerate", "transformers")),
     "deepspeed": Kind(
@@ -90,16 +90,24 @@ KINDS: dict[str, Kind] = {
 }
 
 
+def place_of(kind: Kind) -> Path:
+    """Where its environment is, or is made."""
+    root = Path(os.environ.get("HETEROFLOW_FRAMEWORKS", "/var/tmp/heteroflow-frameworks"))
+    return root / (kind.build or kind.packages)[-1].partition("=")[0]
+
+
+def is_made(kind: Kind) -> bool:
+    return (place_of(kind) / "made").exists()
+
+
 def environment_of(kind: Kind, torch: Path | None) -> Path:
     """Made once. Kinds of the same packages share one."""
     if kind.torch and torch is None:
         raise NotAsPromised("HETEROFLOW_TORCH names no environment with torch; make one: pip install torch==2.13.0")
     if torch is not None and not kind.packages:
         return torch
-    root = Path(os.environ.get("HETEROFLOW_FRAMEWORKS", "/var/tmp/heteroflow-frameworks"))
-    venv = root / (kind.build or kind.packages)[-1]
-    made = venv / "made"
-    if made.exists():
+    venv = place_of(kind)
+    if is_made(kind):
         return venv
     print(f"making {venv}", flush=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
@@ -117,7 +125,7 @@ def environment_of(kind: Kind, torch: Path | None) -> Path:
         subprocess.run(
             [str(venv / "bin" / "python"), "-c", _DEEPSPEED_BUILD], check=True, env={**os.environ, **at, **path}
         )
-    made.touch()
+    (venv / "made").touch()
     return venv
 
 
@@ -148,13 +156,19 @@ def run(name: str) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/frameworks", description=__doc__)
     parser.add_argument("name", nargs="+", choices=[*KINDS, "all", "list"])
-    names = parser.parse_args().name
+    parser.add_argument("--make", action="store_true", help="only make what they run in")
+    options = parser.parse_args()
+    names = list(KINDS) if "all" in options.name else options.name
     # Whoever ends us, the mesh ends too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
     if "list" in names:
         print("\n".join(KINDS))
         return 0
-    well = [run(name) for name in (KINDS if "all" in names else names)]
+    if options.make:
+        for name in names:
+            environment_of(KINDS[name], torch_environment())
+        return 0
+    well = [run(name) for name in names]
     return int(not all(well))
 
 

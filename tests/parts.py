@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.frameworks_run import KINDS, is_made
 from tests.docker.engine import engine_possible, torch_environment
 
 GOPATH_SOURCES = Path("/usr/share/gocode/src/go.etcd.io/etcd")
@@ -52,6 +53,11 @@ PARTS = {
         "python3 -m venv /var/tmp/heteroflow-torch && /var/tmp/heteroflow-torch/bin/pip install torch==2.13.0; "
         "HETEROFLOW_TORCH names another place",
         lambda: torch_environment() is not None,
+    ),
+    "accelerate": Part(
+        "an environment with Accelerate beside that torch",
+        "./scripts/frameworks --make accelerate",
+        lambda: torch_environment() is not None and is_made(KINDS["accelerate"]),
     ),
     "netns": Part(
         "network namespaces (root, iproute2)",

@@ -86,7 +86,10 @@ async def watch(request: web.Request) -> web.StreamResponse:
         frames = paced(frames, every_ms / 1000)
     if rows is not None:
         frames = _shown(frames, rows, compacted=since is not None and not caller.sees_all)
-    await socket.prepare(request)
+    try:
+        await socket.prepare(request)
+    except ConnectionError:
+        return socket  # it left while it was let in
     pump = asyncio.create_task(_pump(socket, _brief(frames) if brief else frames))
     lapsing = asyncio.create_task(_end_with_the_right(request, socket, pump))
     try:
