@@ -273,7 +273,8 @@ REPORT_KINDS: dict[str, Check] = {
         {"why": text(NAME_MAX, empty=True), "text": LONG, "class": optional(text(NAME_MAX))},
     ),
     "released": record({**_REPORT_BASE}, {"at_ms": integer()}),
-    # Of rank 0: the newest complete checkpoint is another one. age_ms: since it was written.
+    # Of rank 0: the newest complete checkpoint is another one. age_ms: since it was written. free_bytes: of its file
+    # system, after it.
     "checkpoint": record(
         {
             **_BESIDE,
@@ -284,7 +285,8 @@ REPORT_KINDS: dict[str, Check] = {
             "files": integer(),
             "age_ms": integer(),
             "took_ms": integer(),
-        }
+        },
+        {"free_bytes": integer()},
     ),
     "checkpoints_removed": record({**_BESIDE, "removed": each(text(TEXT_MAX), REMOVED_AT_ONCE)}),
     "log_lost": record({**_REPORT_BASE, "bytes": integer(1)}, {"at_ms": integer()}),

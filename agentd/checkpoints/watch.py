@@ -6,6 +6,7 @@ and nobody anything else.
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from agentd.telemetry.blocking_look import BlockingLook, StillLooking
 from schemas.commands import command
 from schemas.errors import HeteroFlowError
 from schemas.limits import REMOVED_AT_ONCE
+from schemas.rules.checkpoints.fence import FencedDirectory
 from schemas.rules.checkpoints.names import shown
 from schemas.rules.checkpoints.probe import probe
 from schemas.rules.checkpoints.retention import plan_retention
@@ -72,6 +74,7 @@ class _Newest:
     pick: str
     step: int | None
     saved: Saved
+    free_bytes: int
 
 
 class CheckpointWatch:
@@ -143,7 +146,9 @@ class CheckpointWatch:
     def _newest(self, item: _Watched) -> _Newest | None:
         with open_allowed(item.directory, self._roots) as root:
             found = probe(root, rules_of(item.body.get("framework")))
-            return None if found.pick is None else _Newest(found.pick, found.step, saved_of(root, found.pick))
+            if found.pick is None:
+                return None
+            return _Newest(found.pick, found.step, saved_of(root, found.pick), _free_bytes(root))
 
     async def _tell(self, key: TaskId, item: _Watched, newest: _Newest) -> None:
         age_ms = max(0, time.time_ns() - newest.saved.written_ns) // 1_000_000
@@ -158,6 +163,7 @@ class CheckpointWatch:
             files=newest.saved.files,
             age_ms=age_ms,
             took_ms=newest.saved.took_ms,
+            free_bytes=newest.free_bytes,
         )
         item.told = newest.saved.mark
 
@@ -186,3 +192,9 @@ class CheckpointWatch:
         outcome = await self._mesh.propose(command("TaskReports", node=self._node_id, uid=self._uid, reports=reports))
         if not outcome["ok"]:
             log.warning("a checkpoint was not recorded: %s", outcome["text"], extra={"code": outcome["code"]})
+
+
+def _free_bytes(root: FencedDirectory) -> int:
+    """For who is not root; quotas of users and projects are not in it."""
+    found = os.fstatvfs(root.descriptor)
+    return found.f_bavail * found.f_frsize

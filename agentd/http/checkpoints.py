@@ -6,7 +6,8 @@ from agentd.http import checkpoint_view
 from agentd.http.answer import answer
 from agentd.http.asked import asked_fields
 from agentd.http.callers import caller_of
-from agentd.http.context import answer_reading, checked_group_id, read, visible
+from agentd.http.checkpoint_advice import advice
+from agentd.http.context import answer_reading, checked_group_id, read, scan_all, visible
 from agentd.http.description import Described
 from agentd.http.group_view import moment
 from agentd.http.needs import needs
@@ -25,16 +26,19 @@ routes = web.RouteTableDef()
 @needs(Permission.READ_GROUPS)
 @Described("The checkpoints of a group, newest first", answer=Checkpoints, parameters=(CONSISTENCY,))
 async def checkpoints(request: web.Request) -> web.Response:
-    """As the host of rank 0 saw them complete, the newest 200; and those that a resume passed over as incomplete."""
+    """As the host of rank 0 saw them complete, the newest 200; and those that a resume passed over as incomplete.
+    `advice`: whether the disk has room, and how often to save by what was measured."""
     group_id = checked_group_id(request.match_info["group_id"])
     reading = await read(request, {"get": ["group", group_id]}, {"scan": ["save", f"{group_id}/", "", LEDGER_MAX]})
     group = visible(request, group_id, reading.results[0])
     rows = [row for _, row in reading.results[1]]
+    nodes, _ = await scan_all(request, "node")
     shown = {
         "group_id": group_id,
         "checkpoint_path": group["checkpoint_path"],
         "keep_last_n": checkpoint_view.keep_last_n(group),
         "at_risk": checkpoint_view.at_risk(group),
+        "advice": advice(group, rows, [node for _, node in nodes]),
         "checkpoints": checkpoint_view.ledger(group, rows),
     }
     return answer_reading(request, shown, reading)

@@ -74,6 +74,10 @@ async def _ls(args: argparse.Namespace, terminal: Terminal, client: "MeshClient"
     terminal.line(f"{found['checkpoint_path'] or 'no checkpoint_path'}{kept}")
     if risk := found["at_risk"]:
         terminal.line(risk["text"])
+    if advice := found.get("advice"):
+        if disk := advice["disk"]:
+            terminal.line(disk["text"])
+        terminal.line(advice["interval"]["text"])
     if found["checkpoints"]:
         terminal.line()
         rows = [_line(item, answer.now_ms) for item in found["checkpoints"]]

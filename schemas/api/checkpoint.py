@@ -54,9 +54,43 @@ class Checkpoint(TypedDict):
     removed_at: str | None
 
 
+class DiskAdvice(TypedDict):
+    """bytes_each, every_s: medians of the last ones. free_bytes: on the file system of checkpoint_path, as the host of
+    rank 0 told with the newest one. full_in_s: where nothing is removed; fits: where keep_last_n removes. None: not
+    known."""
+
+    bytes_each: int | None
+    every_s: float | None
+    free_bytes: int | None
+    full_in_s: float | None
+    fits: bool | None
+    text: str
+
+
+class IntervalAdvice(TypedDict):
+    """interval_s: sqrt(2 * cost_s * mtbf_s), to two digits. cost_s: of a save; mtbf_s: between two failures of the
+    group. at_least: none was seen, so both are lower bounds. None: not known."""
+
+    interval_s: float | None
+    at_least: bool
+    cost_s: float | None
+    mtbf_s: float | None
+    text: str
+
+
+class CheckpointAdvice(TypedDict):
+    """disk: None where the group writes no more."""
+
+    disk: DiskAdvice | None
+    interval: IntervalAdvice
+
+
 class Checkpoints(TypedDict):
+    """advice: None where it has no checkpoint_path."""
+
     group_id: str
     checkpoint_path: str | None
     keep_last_n: int | None
     at_risk: WorkAtRisk | None
+    advice: CheckpointAdvice | None
     checkpoints: list[Checkpoint]

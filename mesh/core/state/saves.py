@@ -46,6 +46,8 @@ def note_save(group: Group, task: Row, report: Row) -> bool:
         "saved_ms": saved_ms,
         "attempt": row["attempt"],
     }
+    if report.get("free_bytes") is not None:
+        group.row["saved"]["free_bytes"] = report["free_bytes"]
     return bool(row["attempt"] == group.attempt)
 
 

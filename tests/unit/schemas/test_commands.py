@@ -79,6 +79,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
                 "files": 1,
                 "age_ms": 0,
                 "took_ms": 1,
+                "free_bytes": 3,
             },
             {**REPORT, "seq": 0, "kind": "checkpoints_removed", "removed": ["step-1"]},
             {**REPORT, "seq": 0, "kind": "progress", "text": "pulling image i, 3 %"},

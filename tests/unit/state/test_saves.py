@@ -57,6 +57,13 @@ def picks(world, group):
     return [(row["pick"], row["attempt"]) for row in ledger(world, group)]
 
 
+def test_free_space_is_that_of_the_newest_and_unknown_where_untold(world, group):
+    save(world, group, 1, free_bytes=5000)
+    assert world.group(group)["saved"]["free_bytes"] == 5000
+    save(world, group, 2)
+    assert "free_bytes" not in world.group(group)["saved"]
+
+
 def test_each_checkpoint_is_one_line(world, group):
     save(world, group, 10)
     save(world, group, 10)
