@@ -19,10 +19,12 @@ from schemas.api import MeshShown, NodeList, Queue
 from schemas.errors import NoLeader
 from schemas.limits import NODES_MAX
 from schemas.rules.permissions import Permission
-from schemas.states import PENDING
+from schemas.rules.recovery_rate import RecoveryRate, recovery_rate
+from schemas.states import GROUP_STATUSES, PENDING
 
 routes = web.RouteTableDef()
 _PAGE = 1000
+_JUDGED = 500
 _PRIORITY_SPAN = 1 << 31
 _STATUS_S = 5.0
 _NODES_LIMIT, _QUEUE_LIMIT = limit(NODES_MAX, NODES_MAX), limit(10_000, 1000)
@@ -81,21 +83,41 @@ async def _pending(request: web.Request) -> AsyncIterator[tuple[dict[str, Any], 
 @needs(Permission.READ_GROUPS)
 @Described("What waits, and why", answer=Queue, parameters=(CONSISTENCY, _QUEUE_LIMIT, _CURSOR))
 async def queue(request: web.Request) -> web.Response:
-    """In the order in which the scheduler looks: priority, then submission. Positions count every tenant's groups."""
+    """In the order in which the scheduler looks: priority, then submission. Positions count every tenant's groups.
+    `recovery`: how many interruptions ended without a person, of the newest groups; on the first page."""
     most, after = _QUEUE_LIMIT.read(request), _CURSOR.read(request)
     waiting: list[tuple[int, int, dict[str, Any]]] = []
+    caller = caller_of(request)
+    recovery = RecoveryRate(0, 0, 0) if after else await _recovery_of_others(request)
     async for found, page_reading in _pending(request):
         waiting += [
             (-row["priority"], row["submit_idx"], group_view.summary(for_caller(request, row)))
             for row in found["groups"]
         ]
+        recovery += recovery_rate(row for row in found["groups"] if caller.sees(row["tenant"]))
         reading = page_reading
     waiting.sort(key=lambda entry: entry[:2])
-    caller = caller_of(request)
     places = [(at, entry) for at, entry in enumerate(waiting, start=1) if caller.sees(entry[2]["tenant"])]
     page, cursor = page_of(places, after, most, lambda entry: _queue_place(*entry[1][:2]))
     shown = [summary | {"position": at} for at, (_, _, summary) in page]
-    return answer_reading(request, {"queue": shown, "total": len(places), "cursor": cursor}, reading)
+    answered = {"queue": shown, "total": len(places), "cursor": cursor, "recovery": None if after else _rate(recovery)}
+    return answer_reading(request, answered, reading)
+
+
+async def _recovery_of_others(request: web.Request) -> RecoveryRate:
+    """Of the caller's newest groups that do not wait."""
+    wanted: dict[str, Any] = {"status": sorted({*GROUP_STATUSES} - {PENDING}), "limit": _JUDGED}
+    if not caller_of(request).sees_all:
+        wanted["tenant"] = caller_of(request).tenant
+    reading = await read(request, {"groups": wanted})
+    (found,) = reading.results
+    return recovery_rate(found["groups"])
+
+
+def _rate(found: RecoveryRate) -> dict[str, Any]:
+    rate = None if found.rate is None else round(found.rate, 3)
+    counts = {"groups": found.groups, "interruptions": found.interruptions, "recovered": found.recovered}
+    return counts | {"rate": rate, "text": found.text}
 
 
 def _queue_place(less_priority: int, submit_idx: int) -> str:

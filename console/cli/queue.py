@@ -20,16 +20,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient") -> int:
     answer = await client.read("/api/v1/queue", {"limit": str(args.limit)})
-    queue, total = answer.value["queue"], answer.value.get("total")
+    queue, total, recovery = answer.value["queue"], answer.value.get("total"), answer.value.get("recovery")
     if args.output == "json":
-        terminal.json({"queue": queue, "total": total})
-    elif not queue:
+        terminal.json({"queue": queue, "total": total, "recovery": recovery})
+        return 0
+    if not queue:
         terminal.note("nothing waits")
     else:
         head = ("#", "NAME", "WANTS", "PRI", "WAITED", "ID", "WHY")
         terminal.table(head, [_row(group, answer.now_ms) for group in queue], right=("#", "WAITED"))
         if isinstance(total, int) and total > len(queue):
             terminal.note(f"{total - len(queue)} more wait behind these")
+    if recovery:
+        terminal.note(recovery["text"])
     return 0
 
 

@@ -3,7 +3,17 @@
 Times are ISO-8601 UTC text or None; what the state does not know is None.
 """
 
-from schemas.api.checkpoint import Checkpoint, Checkpoints, NewestCheckpoint, Restore, StopAfter, WorkAtRisk
+from schemas.api.checkpoint import (
+    Checkpoint,
+    CheckpointAdvice,
+    Checkpoints,
+    DiskAdvice,
+    IntervalAdvice,
+    NewestCheckpoint,
+    Restore,
+    StopAfter,
+    WorkAtRisk,
+)
 from schemas.api.file import FileEntry, FileList, FileMount, FileWritten
 from schemas.api.group import (
     BatchOutcome,
@@ -22,6 +32,7 @@ from schemas.api.group import (
     QueueEntry,
     Raised,
     Reason,
+    Recovery,
     RendezvousSeen,
     StopAsked,
     Submitted,
@@ -85,8 +96,10 @@ __all__ = [
     "CardHistory",
     "CardSample",
     "Checkpoint",
+    "CheckpointAdvice",
     "Checkpoints",
     "Curves",
+    "DiskAdvice",
     "Drain",
     "Drained",
     "Failure",
@@ -110,6 +123,7 @@ __all__ = [
     "Health",
     "Held",
     "Image",
+    "IntervalAdvice",
     "KeyList",
     "KeyRevoked",
     "LastPoint",
@@ -133,6 +147,7 @@ __all__ = [
     "Raised",
     "RankNow",
     "Reason",
+    "Recovery",
     "Released",
     "RendezvousSeen",
     "ReportNow",

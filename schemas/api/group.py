@@ -181,9 +181,21 @@ class QueueEntry(GroupSummary):
     position: int
 
 
+class Recovery(TypedDict):
+    """Of the groups that wait and the newest 500 others. interruptions: lost nodes and failures of the infrastructure
+    that are over; recovered: of these, where the group ran again by itself. rate: None without any."""
+
+    groups: int
+    interruptions: int
+    recovered: int
+    rate: float | None
+    text: str
+
+
 class Queue(TypedDict):
-    """total: how many wait, on this page or not."""
+    """total: how many wait, on this page or not. recovery: None but on the first page."""
 
     queue: list[QueueEntry]
     total: int
     cursor: str | None
+    recovery: Recovery | None

@@ -173,6 +173,7 @@ async def test_lists_hold_the_own_tenant_only(found, who):
         assert theirs not in json.dumps(await found.get(f"/api/v1/task-groups?{query}", who))
     queue = await found.get("/api/v1/queue", who)
     assert [entry["group_id"] for entry in queue["queue"]] == [found.groups["red"]] and queue["total"] == 1
+    assert queue["recovery"]["groups"] == 1
     # A place in the whole line, because the whole line goes first.
     assert [entry["position"] for entry in (await found.get("/api/v1/queue", "viewer.blue"))["queue"]] == [2]
     everything = await found.get("/api/v1/task-groups", "operator.red")
