@@ -46,9 +46,12 @@ def interval_advice(measures: Measures, group: Watched, nodes: Watched, n_nodes:
     if not cost_s or mtbf_s is None:
         missing = "how long a save takes was not measured" if not cost_s else _TOO_SHORT
         return IntervalAdvice(None, at_least, mtbf_s, f"no interval advice: {missing}")
-    if at_least and mtbf_s < 2 * cost_s:
-        return IntervalAdvice(None, True, mtbf_s, f"no interval advice: {_TOO_SHORT}, {said}")
     interval_s = best_interval_s(cost_s, mtbf_s)
+    if mtbf_s < 2 * cost_s:
+        if at_least:
+            return IntervalAdvice(None, True, mtbf_s, f"no interval advice: {_TOO_SHORT}, {said}")
+        text = f"no interval is good: a save takes {rough_time(cost_s)}, {said}; make it cheaper or find what fails"
+        return IntervalAdvice(interval_s, False, mtbf_s, text)
     advice = f"{'save at least' if at_least else 'save about every'} {rough_time(interval_s)}"
     advice += " apart" if at_least else ""
     text = f"{advice}{_now(measures.every_s, interval_s, at_least)}: a save takes {rough_time(cost_s)}, {said}"
