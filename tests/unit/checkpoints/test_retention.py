@@ -229,20 +229,39 @@ def test_a_trash_that_is_a_link_and_links_inside_lead_nowhere(tmp_path):
     assert left(outside) == ["step-1"] and (outside / "step-1" / "weights.bin").exists()
 
 
+# By open directories: by paths it would itself walk through a link that it put there, and move what lies outside.
 SWAPPER = """
 import os, sys
 root, outside = sys.argv[1:]
+trash = (".heteroflow", "trash")
+places = ((), "step-1"), (trash, "step-1"), ((*trash, "step-1"), "parts"), (("step-1",), "parts")
+
+def opened(names):
+    place = os.open(root, os.O_DIRECTORY)
+    for name in names:
+        try:
+            below = os.open(name, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+        finally:
+            os.close(place)
+        place = below
+    return place
+
 print("ready", flush=True)
 while True:
-    for name in ("step-1", ".heteroflow/trash/step-1", ".heteroflow/trash/step-1/parts", "step-1/parts"):
-        path = os.path.join(root, name)
+    for names, name in places:
         try:
-            os.rename(path, path + "-away")
-            os.symlink(outside, path)
-            os.unlink(path)
-            os.rename(path + "-away", path)
+            place = opened(names)
+        except OSError:
+            continue
+        try:
+            os.rename(name, name + "-away", src_dir_fd=place, dst_dir_fd=place)
+            os.symlink(outside, name, dir_fd=place)
+            os.unlink(name, dir_fd=place)
+            os.rename(name + "-away", name, src_dir_fd=place, dst_dir_fd=place)
         except OSError:
             pass
+        finally:
+            os.close(place)
 """
 
 
