@@ -58,7 +58,7 @@ BROKEN: dict[str, tuple[list[tuple[Any, str, Callable[[Any], Any]]], list[int], 
     "cards are not checked": (
         [(bind, "_card_refusal", nothing), (view, "_CHANGES", lambda honest: {**honest, "hold": nothing(None)})],
         MESH,
-        "no card is held twice",
+        "no (card|port) is held twice",
     ),
     "a claim is enough to start": ([(reconcile, "_claim", lambda honest: reconcile._start)], MESH, "gang"),
     "a completed group can be stopped": (
