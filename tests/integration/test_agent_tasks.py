@@ -71,6 +71,7 @@ async def test_a_rank_is_started_with_what_render_says(mesh):
             "<port of rank 0>": str(done["master"]["port"]),
             "<directory of the task on its node>": task_dir,
             "<user of the agent>": user.pw_name,
+            "<interface of the node>": "lo",
             "<home of that user>": user.pw_dir,
             f"<card 0 of rank {rank}>": task["gpus"][0],
         }
