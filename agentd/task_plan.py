@@ -19,6 +19,7 @@ from schemas.rules.frameworks import LISTEN_EVERYWHERE, Placement, PlacementInco
 from schemas.rules.frameworks.placement import port_of
 from schemas.rules.frameworks.rank import HOST_PATH, REPORT_MODULE, REPORT_PIPE, RankStart, rank_start
 from schemas.rules.rendezvous_address import crosses_networks
+from schemas.states import PARENT_CHECKPOINT
 from schemas.task_group import task_findings
 from schemas.task_types import CONTAINER
 
@@ -32,7 +33,7 @@ class TaskPlan:
         self._runtime, self._simulated_gpus, self._cluster_id = runtime, simulated_gpus, cluster_id
 
     def claim_request(self, row: Row, group: Row) -> ClaimRequest:
-        body = _body(group)
+        body, parent = _body(group), group.get("parent")
         return ClaimRequest(
             name=f"{row['group_id']}/{row['attempt']}/{row['rank']}",
             cards=tuple(row["gpus"]),
@@ -46,6 +47,7 @@ class TaskPlan:
             container=container_options(group["document"]["task"]),
             framework=body.get("framework"),
             meeting=self._meeting(row, group),
+            parent=(parent["checkpoint_path"], parent["path"]) if parent else None,
             refused="; ".join(finding.message for finding in task_findings(group["document"])[:_FINDINGS_SAID]),
         )
 
@@ -102,6 +104,7 @@ class TaskPlan:
             checkpoint_path=group["checkpoint_path"],
             dataset_path=_body(group).get("dataset_path"),
             resume=group["resume"]["path"] if group["resume"] else None,
+            parent_path=_parent_path(group),
             files_dir=files_dir,
             crosses_networks=crosses_networks((group.get("reach") or {}).get("offered", ()), group["master"]["addr"]),
             interface=leading_to(str(group["master"]["addr"]), int(group["master"]["port"])) or "",
@@ -148,6 +151,12 @@ def _body(group: Row) -> dict[str, Any]:
 def _reporter() -> str:
     """The module as it was installed: a task may have another Python than the agent."""
     return Path(heteroflow_report.__file__).read_text(encoding="utf-8")
+
+
+def _parent_path(group: Row) -> str | None:
+    """What the ranks are to see of the parent's, while they begin from it."""
+    parent, resume = group.get("parent"), group["resume"] or {}
+    return str(parent["checkpoint_path"]) if parent and resume.get("source") == PARENT_CHECKPOINT else None
 
 
 def _port_held(row: Row, group: Row) -> int:

@@ -218,6 +218,10 @@ ATTEMPT = integer(1, ATTEMPTS_MAX)
 UUID = text(NAME_MAX)
 CLUSTER_VERSION = integer(FIRST, VERSION_MAX)
 RESUME = optional(record({"path": text(TEXT_MAX)}, {"step": optional(integer()), "source": text(NAME_MAX)}))
+# Of another group, where this one begins. checkpoint_path: the directory of the other's; path: below it.
+PARENT = record(
+    {"group_id": GROUP, "checkpoint_path": text(TEXT_MAX), "path": text(TEXT_MAX), "step": optional(integer())}
+)
 
 # Why one of rank 0's addresses was not reached.
 UNREACHED = record({"addr": ADDRESS, "why": text(300)})
@@ -343,7 +347,7 @@ COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
             "warnings": each(plain, 1000),
             "resubmit_of": optional(GROUP),
         },
-        {},
+        {"parent": PARENT},
     ),
     "SetReasons": ({"reasons": keyed(GROUP, REASON, REASONS_PER_COMMAND)}, {}),
     "BindGroup": ({"group_id": GROUP, "attempt": ATTEMPT, "placements": each(PLACEMENT, NODES_MAX)}, {}),

@@ -133,6 +133,9 @@ TASK_MOVES: frozenset[tuple[str, str]] = frozenset(
     }
 )
 
+# What a group resumes from where it is another group's: the `source` of that decision.
+PARENT_CHECKPOINT = "parent_checkpoint"
+
 ORDER_CLAIM = "claim"
 ORDER_START = "start"
 ORDER_STOP = "stop"

@@ -13,7 +13,13 @@ from agentd.claims.checkpoint_probe import look
 from agentd.claims.deadline_thread import within
 from agentd.claims.port_hold import hold_port
 from agentd.claims.reach import Door, MeetingPoint, Reach, reach
-from agentd.claims.task_paths import check_dataset_path, check_free_space, check_mounts, prepare_checkpoint_path
+from agentd.claims.task_paths import (
+    check_dataset_path,
+    check_free_space,
+    check_mounts,
+    check_parent,
+    prepare_checkpoint_path,
+)
 from agentd.core.claim import (
     CHECKPOINT_FREE_BYTES,
     DEADLINE_S,
@@ -32,7 +38,7 @@ log = logging.getLogger(__name__)
 class ClaimRequest:
     """What the order asks of this host. cards: uuids; port: for the rendezvous, 0 where this rank opens none; ports:
     those it declared; mounts: sources. refused: what is wrong with its document, whoever accepted it. meeting: where
-    its ranks meet, None where nobody tries it."""
+    its ranks meet, None where nobody tries it. parent: directory and checkpoint of the group that it goes on from."""
 
     name: str
     cards: tuple[str, ...]
@@ -47,6 +53,7 @@ class ClaimRequest:
     refused: str = ""
     ports: tuple[int, ...] = ()
     meeting: MeetingPoint | None = None
+    parent: tuple[str, str] | None = None
 
 
 @dataclass(slots=True)
@@ -152,6 +159,9 @@ class Claimer:
                 return too_slow("checkpoint_probe")
             except OSError as error:
                 return ClaimRefused("checkpoint_probe_failed", f"checkpoints cannot be listed: {error}")
+        if request.parent is not None and held.resume is None:
+            check = partial(check_parent, *request.parent, self._roots, self._private)
+            return await _step("parent_checkpoint", check)
         return None
 
     def _take_ports(self, request: ClaimRequest, held: HeldClaim) -> ClaimRefused | None:

@@ -74,6 +74,15 @@ def check_dataset_path(path: str, roots: Sequence[str], private: Sequence[str] =
     return _check_source("dataset_path", "dataset", path, roots, private)
 
 
+def check_parent(directory: str, path: str, roots: Sequence[str], private: Sequence[str] = ()) -> ClaimRefused | None:
+    """path: the checkpoint in the directory. Of TensorFlow it is the beginning of its files' names."""
+    if refusal := _check_source("the parent's checkpoint_path", "parent", directory, roots, private):
+        return refusal
+    if not os.path.lexists(path) and not os.path.lexists(f"{path}.index"):
+        return ClaimRefused("parent_missing", f"parent_checkpoint {path} is not there (any more) on this host")
+    return None
+
+
 def check_mounts(sources: Sequence[str], roots: Sequence[str], private: Sequence[str] = ()) -> ClaimRefused | None:
     """A missing one is never made: it would be on the system disk, where a share should have been."""
     for path in sources:

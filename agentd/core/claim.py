@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-StepName = Literal["cards", "checkpoint_path", "dataset_path", "mounts", "disk", "port", "checkpoint_probe"]
+StepName = Literal[
+    "cards", "checkpoint_path", "dataset_path", "mounts", "disk", "port", "checkpoint_probe", "parent_checkpoint"
+]
 
 # Seconds. A step past its deadline fails the claim by its own name: a hung share must not look like a slow network.
 DEADLINE_S: Mapping[StepName, float] = {
@@ -15,6 +17,7 @@ DEADLINE_S: Mapping[StepName, float] = {
     "disk": 5.0,
     "port": 2.0,
     "checkpoint_probe": 20.0,
+    "parent_checkpoint": 10.0,
 }
 
 CHECKPOINT_FREE_BYTES = 256 << 20

@@ -53,6 +53,7 @@ def detail(group: Row, tasks: Iterable[Row]) -> dict[str, Any]:
         "rollbacks": group["rollbacks"],
         "warnings": group["warnings"],
         "resubmit_of": group["resubmit_of"],
+        "parent": group.get("parent"),
         "submit_index": group["submit_idx"],
         "image": group.get("image"),
         "rendezvous": rendezvous(group),

@@ -25,6 +25,7 @@ from agentd.http.context import (
 from agentd.http.description import Described
 from agentd.http.needs import needs
 from agentd.http.parameter import CONSISTENCY, Choices, Whole, Words, limit
+from agentd.http.parent import with_parent
 from agentd.http.proposing import now_ms, propose_once
 from schemas.api import (
     FaultEvents,
@@ -61,9 +62,13 @@ async def submit(request: web.Request) -> web.Response:
 
 
 async def submit_document(request: web.Request, body: Mapping[str, Any]) -> web.Response:
+    body, parent = await with_parent(request, body)
     document, warnings = accepted_task_group(body, request.app[API].extra_allowed_paths)
     caller = caller_of(request)
-    tenant = document.get("tenant") or caller.tenant or DEFAULT_TENANT
+    if parent is not None:
+        parent.judge(document)
+        warnings += parent.warnings
+    tenant = document.get("tenant") or (parent.tenant if parent else caller.tenant) or DEFAULT_TENANT
     if not caller.sees(tenant):
         raise Forbidden(
             "forbidden",
@@ -71,7 +76,8 @@ async def submit_document(request: web.Request, body: Mapping[str, Any]) -> web.
             "leave tenant out of the document, or use a key of that tenant",
             field="tenant",
         )
-    return await _submit(request, document, warnings, encode_document(document), tenant, None)
+    told = parent.told if parent is not None else None
+    return await _submit(request, document, warnings, encode_document(document), tenant, None, told)
 
 
 async def _submit(
@@ -81,6 +87,7 @@ async def _submit(
     digested: bytes,
     tenant: str,
     resubmit_of: str | None,
+    parent: dict[str, Any] | None,
 ) -> web.Response:
     group_id = make_group_id(now_ms(), os.urandom(8))
     warnings = [*warnings, *await capacity_warnings(request, document)]
@@ -94,6 +101,7 @@ async def _submit(
             user=_user(request, tenant),
             warnings=warnings,
             resubmit_of=resubmit_of,
+            **({} if parent is None else {"parent": parent}),
         ),
         digested,
     )
@@ -210,7 +218,8 @@ async def resubmit(request: web.Request) -> web.Response:
             "stop it first",
         )
     document, warnings = accepted_task_group(group["document"], request.app[API].extra_allowed_paths)
-    return await _submit(request, document, warnings, f"resubmit {group_id}".encode(), group["tenant"], group_id)
+    digested = f"resubmit {group_id}".encode()
+    return await _submit(request, document, warnings, digested, group["tenant"], group_id, group.get("parent"))
 
 
 @routes.delete("/api/v1/task-groups/{group_id}")

@@ -14,13 +14,18 @@ from schemas.api import Submitted
 from schemas.errors import InvalidInput
 from schemas.rules.permissions import Permission
 from schemas.task_group import DOCUMENT
+from schemas.task_group.document_schema import REQUIRED_OF_TASK
 from schemas.task_types import CONTAINER, TRAINING
 
 routes = web.RouteTableDef()
 _SECTIONS = ("", TRAINING, "task")
 _BODY = {name: part for name, part in DOCUMENT.items() if name not in ("anyOf", "examples")} | {
     "required": ["name", "task"],
-    "properties": {**DOCUMENT["properties"], "task_type": {"enum": [CONTAINER]}},
+    "properties": {
+        **DOCUMENT["properties"],
+        "task_type": {"enum": [CONTAINER]},
+        "task": {**DOCUMENT["properties"]["task"], **REQUIRED_OF_TASK},
+    },
     "description": "A task group of one container; task_type may be left out.",
     "examples": [{"name": "tokenise math", "task": {"command": "python tokenise.py", "gpu_required": 0}}],
 }

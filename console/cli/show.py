@@ -90,6 +90,9 @@ def _saved(group: GroupDetail, training: dict[str, Any], now_ms: int) -> list[tu
         facts.append(("at risk", risk["text"]))
     if asked := group.get("stop_after"):
         facts.append(("stops", f"after its next checkpoint, or {text_or_dash(asked.get('deadline_at'))}"))
+    if parent := group.get("parent"):
+        step = "" if parent["step"] is None else f", step {parent['step']}"
+        facts.append(("parent", f"{parent['group_id']}{step}: {parent['path']}"))
     return [*facts, ("resumed from", text_or_dash((group.get("resume") or {}).get("path")))]
 
 

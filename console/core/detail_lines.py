@@ -155,7 +155,7 @@ def _ranks(group: "Group", known: "GroupStore", ranks: Mapping[int, RankNow], no
 
 def _basics(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> list[Line]:
     master = row.get("master") or {}
-    resume = row.get("resume") or {}
+    resume, parent = row.get("resume") or {}, row.get("parent") or {}
     rebuilt = f", built again {row['rebuild'].get('total')} times" if row.get("rebuild") else ""
     said = (
         f"{iso_utc(group.created_ms)[:19].replace('T', ' ')} UTC, {age(group.created_ms, now_ms)} ago"
@@ -185,6 +185,7 @@ def _basics(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> 
         ("master", f"{master.get('addr') or UNKNOWN}:{master.get('port') or UNKNOWN}" if master else UNKNOWN),
         ("checkpoints", text_or_dash(row.get("checkpoint_path"))),
         ("resubmit of", text_or_dash(row.get("resubmit_of"))),
+        *([("parent", f"{parent.get('group_id')}: {parent.get('path')}")] if parent else []),
     ]
     return [_title("Group", cells), *(_fact(name, value) for name, value in facts), line.EMPTY]
 

@@ -107,6 +107,15 @@ class StopAsked(TypedDict):
     deadline_at: str | None
 
 
+class Parent(TypedDict):
+    """The group whose checkpoint this one began from. checkpoint_path: of that group; path: below it."""
+
+    group_id: str
+    checkpoint_path: str
+    path: str
+    step: int | None
+
+
 class GroupDetail(GroupSummary):
     config: dict[str, Any]
     master: dict[str, Any] | None
@@ -116,6 +125,7 @@ class GroupDetail(GroupSummary):
     rollbacks: int
     warnings: list[Warned]
     resubmit_of: str | None
+    parent: Parent | None
     submit_index: int
     image: Image | None
     rendezvous: RendezvousSeen | None

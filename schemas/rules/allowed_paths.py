@@ -14,6 +14,8 @@ DEFAULT_ALLOWED_PATHS: tuple[str, ...] = (
 )
 # Where a container sees the directories of its group, and the field that names each on the host.
 IN_TASK_PATHS: dict[str, str] = {"/checkpoint": "checkpoint_path", "/dataset": "dataset_path"}
+# Where it sees those of the group whose checkpoint it begins from.
+PARENT_IN_TASK = "/parent"
 
 
 def path_refusal(path: str, allowed: Sequence[str]) -> str | None:

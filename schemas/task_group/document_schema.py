@@ -14,19 +14,42 @@ def _section(name: str) -> Schema:
     }
     if not name:
         fields |= {below: _section(below) for below in SECTIONS if below}
+    required = [key for key in section.required if name or key not in SECTIONS]
     return {
         "type": "object",
         "properties": fields,
-        "required": list(section.required),
+        # What a parent_checkpoint may stand for is required below, where there is none.
+        **({} if name in _FROM_PARENT else {"required": required}),
         "additionalProperties": False,
     }
+
+
+_FROM_PARENT = (TRAINING, "task")
+REQUIRED_OF_TASK: Schema = {"required": list(SECTIONS["task"].required)}
 
 
 DOCUMENT: Schema = {
     **_section(""),
     "anyOf": [
-        {"properties": {"task_type": {"enum": [TRAINING]}}, "required": [TRAINING]},
-        {"properties": {"task_type": {"enum": [INFERENCE, CONTAINER]}}},
+        {
+            "properties": {
+                "task_type": {"enum": [TRAINING]},
+                TRAINING: {"required": list(SECTIONS[TRAINING].required)},
+                "task": REQUIRED_OF_TASK,
+            },
+            "required": [TRAINING, "task"],
+        },
+        {
+            "properties": {
+                "task_type": {"enum": [TRAINING]},
+                TRAINING: {"required": ["parent_checkpoint", "checkpoint_path"]},
+            },
+            "required": [TRAINING],
+        },
+        {
+            "properties": {"task_type": {"enum": [INFERENCE, CONTAINER]}, "task": REQUIRED_OF_TASK},
+            "required": ["task"],
+        },
     ],
     "description": "A task group. Fields that contradict one another are refused with every finding at once.",
     "examples": [

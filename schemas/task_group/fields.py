@@ -14,6 +14,7 @@ from schemas.rules.guards import LAUNCHERS
 from schemas.rules.hyper_params import KEY, KEY_MAX, KEYS_MAX, VALUE_MAX
 from schemas.states import ISOLATION_KEEP, ISOLATION_STOP, PRIORITIES
 from schemas.task_group import container, readers
+from schemas.task_group.parent import parent_checkpoint
 from schemas.task_group.ports import ports
 from schemas.task_group.readers import Reader, shaped
 from schemas.task_group.recovery import recovery
@@ -146,7 +147,7 @@ TRAINING_PART = Section(
         "dataset": Later("Use dataset_path; record a version in labels."),
         "base_checkpoint": Later("Pass its path as a hyper-parameter, which reaches every rank."),
         "resume_from_checkpoint": readers.absolute_path,
-        "parent_checkpoint": Later("Use resume_from_checkpoint."),
+        "parent_checkpoint": parent_checkpoint,
         "hyper_params": readers.mapped(
             KEY,
             f"keys begin with a letter or _, hold letters, digits, _ . -, and have at most {KEY_MAX} characters",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schemas.errors import Finding
-from schemas.rules.allowed_paths import IN_TASK_PATHS, host_path, path_refusal
+from schemas.rules.allowed_paths import IN_TASK_PATHS, PARENT_IN_TASK, host_path, path_refusal
 from schemas.rules.environment import reserved_refusal
 from schemas.rules.frameworks.placement import FILES_IN_CONTAINER
 from schemas.rules.host_paths import host_path_refusal
@@ -31,6 +31,7 @@ def contradictions(document: Mapping[str, Any], allowed_paths: Sequence[str], ki
     return [
         *_shape(training, task),
         *_paths(training, allowed_paths),
+        *_lineage(training),
         *_container(training, task, allowed_paths),
         *_variables(training, task),
         *_preemption(document, kind),
@@ -73,6 +74,21 @@ def _paths(training: Mapping[str, Any], allowed: Sequence[str]) -> list[Finding]
     return found
 
 
+def _lineage(training: Mapping[str, Any]) -> list[Finding]:
+    field, found = "training.parent_checkpoint", []
+    if "parent_checkpoint" not in training:
+        return []
+    if "resume_from_checkpoint" in training:
+        message = f"{field} and training.resume_from_checkpoint both say where to begin"
+        found.append(Finding("begins_twice", field, message, "Remove one of them."))
+    if "checkpoint_path" not in training:
+        message = "training.checkpoint_path is missing: the parent's is not inherited, since it holds its checkpoints"
+        found.append(
+            Finding("missing_field", "training.checkpoint_path", message, "Name a directory of this group's own.")
+        )
+    return found
+
+
 def _container(training: Mapping[str, Any], task: Mapping[str, Any], allowed: Sequence[str]) -> list[Finding]:
     found = []
     for name in CONTAINER_FIELDS:
@@ -89,6 +105,9 @@ def _container(training: Mapping[str, Any], task: Mapping[str, Any], allowed: Se
         root = "/" + mount["target"].split("/")[1]
         if root == FILES_IN_CONTAINER:
             message = f"{place}.target is {mount['target']}, where the task sees what the platform wrote for it"
+            found.append(Finding("mount_twice", f"{place}.target", message, "Choose another target."))
+        if root == PARENT_IN_TASK and "parent_checkpoint" in training:
+            message = f"{place}.target is {mount['target']}, where the task sees the checkpoints of its parent"
             found.append(Finding("mount_twice", f"{place}.target", message, "Choose another target."))
         if (field := IN_TASK_PATHS.get(root)) in training:
             message = f"{place}.target is {mount['target']}, where the task sees training.{field}"

@@ -11,7 +11,7 @@ from schemas.errors import HeteroFlowError
 from schemas.lexemes import Number, Plain
 from schemas.rules.environment import PLATFORM_NAMES, rank_environment
 from schemas.strict_json import parse_strict_json
-from schemas.task_group import check_task_group, encode_document
+from schemas.task_group import check_task_group, encode_document, parent_of, with_inherited
 from schemas.task_group.fields import SECTIONS
 
 NAMES = [name for section in SECTIONS.values() for name in section.fields] + ["training", "task"]
@@ -101,6 +101,38 @@ def test_what_is_accepted_is_accepted_again_unchanged_on_every_way(document):
     assert check_task_group(first.document).document == first.document
     assert check_task_group(parse_strict_json(encode_document(first.document))).document == first.document
     assert check_task_group(parse_strict_json(encode_document(document))).document == first.document
+
+
+@settings(max_examples=200, deadline=None)
+@given(documents, right_documents())
+def test_no_document_crashes_the_search_for_its_parent(document, parent):
+    accepted = check_task_group(parent).document
+    if isinstance(document, dict) and parent_of(document) is not None and accepted is not None:
+        check_task_group(with_inherited(document, accepted))
+
+
+@settings(max_examples=200, deadline=None)
+@given(right_documents(), right_documents(), st.data())
+def test_what_a_child_leaves_out_is_its_parents_byte_for_byte(parent, other, data):
+    """other: where the fields that the child writes itself come from."""
+    theirs = check_task_group(parent).document
+    if theirs is None:
+        return
+    own = data.draw(st.sets(st.sampled_from(sorted(other["training"].keys() - {"n_nodes", "per_node_gpu"}))))
+    training = {name: other["training"][name] for name in own}
+    training |= {"parent_checkpoint": "tg-01kb89t3f89j6ct3adhq@7", "checkpoint_path": "/data/child"}
+    child = {"name": "child", "task_type": "training", "training": training}
+    checked = check_task_group(with_inherited(child, theirs))
+    if checked.document is None:
+        # Keys of the two may become one variable.
+        assert {finding.code for finding in checked.errors} <= {"hyper_param_collision", "invalid_field"}
+        return
+    merged, mine = checked.document["training"], training.get("hyper_params", {})
+    assert merged["hyper_params"] == {**theirs["training"]["hyper_params"], **mine}
+    for name in theirs["training"].keys() - training.keys():
+        assert merged[name] == theirs["training"][name]
+    assert merged["checkpoint_path"] == "/data/child" and checked.document["task"] == theirs["task"]
+    assert check_task_group(with_inherited(checked.document, theirs)).document == checked.document
 
 
 @pytest.mark.attack(18, 19)

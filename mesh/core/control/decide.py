@@ -24,7 +24,7 @@ from schemas.limits import (
     REASONS_PER_COMMAND,
     START_DEADLINE_MS,
 )
-from schemas.states import SCHEDULING
+from schemas.states import PARENT_CHECKPOINT, SCHEDULING
 
 Commands = list[dict[str, Any]]
 
@@ -173,11 +173,14 @@ def _start(view: View, attempt: Attempt) -> dict[str, Any] | None:
 
 def resume_decision(attempt: Attempt) -> dict[str, Any] | None:
     """One for all ranks: the document's own path stays that path at every attempt, else what rank 0 found, which is
-    what every other node sees too."""
+    what every other node sees too. A parent's checkpoint is for as long as the group has none itself: it would lose
+    what it did since."""
     if attempt.resume is not None:
         return {"path": attempt.resume, "step": None, "source": "document"}
     if attempt.probe is None:
-        return None
+        if attempt.parent is None:
+            return None
+        return {"path": attempt.parent["path"], "step": attempt.parent["step"], "source": PARENT_CHECKPOINT}
     return {"path": attempt.probe["path"], "step": attempt.probe.get("step"), "source": "checkpoint_path"}
 
 

@@ -33,8 +33,8 @@ from schemas.states import (
 class Attempt:
     """A group in `scheduling` or `starting`. nodes: by rank; in_container: its claims get an image; probe: what rank
     0's claim found; views: what the claims saw of the checkpoints, each once; resume: the document's own path;
-    needs_addresses: its ranks, or who looks for their ports, must know each one's; reach: at which addresses they
-    reached rank 0."""
+    parent: the checkpoint of another group where it begins; needs_addresses: its ranks, or who looks for their ports,
+    must know each one's; reach: at which addresses they reached rank 0."""
 
     group_id: str
     name: str
@@ -51,6 +51,7 @@ class Attempt:
     needs_addresses: bool = False
     views: tuple[dict[str, Any], ...] = ()
     reach: dict[str, Any] | None = None
+    parent: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +266,7 @@ class View:
             in_container=shape.in_container,
             views=tuple(row.get("views") or ()),
             reach=row.get("reach"),
+            parent=row.get("parent"),
             needs_addresses=bool(shape.ports) or (shape.n_nodes > 1 and shape.framework in NEED_ADDRESSES),
         )
 

@@ -9,7 +9,7 @@ from mesh.core.state.saves import note_restore
 from mesh.core.state.settle import fail, finish, roll_back
 from mesh.core.state.store import Row, StateStore
 from schemas.limits import PHASE_TRIES
-from schemas.states import ORDER_START, SCHEDULING, STARTING
+from schemas.states import ORDER_START, PARENT_CHECKPOINT, SCHEDULING, STARTING
 from schemas.task_types import TRAINING
 
 
@@ -45,7 +45,7 @@ def start_group(store: StateStore, idx: int, command: Row) -> Outcome:
         task["order"] = ORDER_START
         group.put_task(task)
     resume = command["resume"]
-    from_what = f" from checkpoint {resume['path']}." if resume else " from zero: no checkpoint was found."
+    from_what = _from_what(group.row, resume)
     from_what += found_there(group.row) + way_there(group.row.get("reach"))
     group.move(
         STARTING,
@@ -55,6 +55,15 @@ def start_group(store: StateStore, idx: int, command: Row) -> Outcome:
     )
     group.save()
     return done(group_id=group.id, attempt=group.attempt)
+
+
+def _from_what(group: Row, resume: Row | None) -> str:
+    if resume is None:
+        return " from zero: no checkpoint was found."
+    if resume.get("source") != PARENT_CHECKPOINT or "parent" not in group:
+        return f" from checkpoint {resume['path']}."
+    step = "" if resume.get("step") is None else f", step {resume['step']},"
+    return f" from checkpoint {resume['path']}{step} of its parent {group['parent']['group_id']}: it has none itself."
 
 
 def continue_phase(store: StateStore, idx: int, command: Row) -> Outcome:

@@ -66,8 +66,13 @@ def submit_group(store: StateStore, idx: int, command: Row) -> Outcome:
         },
         command["at_ms"],
     )
+    told = ""
+    if "parent" in command:
+        group.row["parent"] = dict(command["parent"])
+        told = f" It goes on from checkpoint {command['parent']['path']} of {command['parent']['group_id']}."
     store.put("active", group_id, {"status": PENDING})
-    group.event("submitted", f"Submitted by {command['user']}: {shape.n_nodes} nodes x {shape.per_node_gpu} GPUs.")
+    shaped = f"{shape.n_nodes} nodes x {shape.per_node_gpu} GPUs"
+    group.event("submitted", f"Submitted by {command['user']}: {shaped}.{told}")
     group.save()
     return done(group_id=group_id, status=PENDING, created_ms=command["at_ms"], warnings=group.row["warnings"])
 

@@ -18,7 +18,8 @@ class Placement:
     """addresses: of the nodes by rank, empty where only the first is known; master_port: None before placement;
     gpus: UUIDs of this rank's cards; interface: by which this
     node reaches rank 0's address, empty where that is not known; crosses_networks: the ranks meet at a public address,
-    because the private one was not to be reached; files_dir: where the task sees the generated files."""
+    because the private one was not to be reached; parent_path: the directory that holds what to resume from, where it
+    is another group's; files_dir: where the task sees the generated files."""
 
     group_id: str
     attempt: int | str
@@ -33,6 +34,7 @@ class Placement:
     checkpoint_path: str | None = None
     dataset_path: str | None = None
     resume: str | None = None
+    parent_path: str | None = None
     files_dir: str = FILES_IN_CONTAINER
     interface: str = ""
     crosses_networks: bool = False

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from schemas.rules.allowed_paths import IN_TASK_PATHS
+from schemas.rules.allowed_paths import IN_TASK_PATHS, PARENT_IN_TASK
 from schemas.rules.environment import rank_environment
 from schemas.rules.frameworks import given_to
 from schemas.rules.frameworks.placement import FILES_IN_CONTAINER, Placement
@@ -72,6 +72,8 @@ def rank_start(
     variables of a program on the host, beneath all others. Raises PlacementIncomplete."""
     task = document["task"]
     mounts = mount_points(document, placement.checkpoint_path)
+    if placement.parent_path is not None:
+        mounts = (*mounts, MountPoint(placement.parent_path, PARENT_IN_TASK, True))
     seen = placement if host_paths else _inside(placement, mounts)
     given = given_to(document, seen)
     hyper_params: Mapping[str, str] = (document.get("training") or {}).get("hyper_params") or {}

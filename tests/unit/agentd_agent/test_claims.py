@@ -367,3 +367,29 @@ def test_how_far_a_claim_is_goes_through_the_log_at_once_and_then_once_a_minute(
     now[0] += 1
     progress.say("3 %")
     assert (progress.text, woken) == ("3 %", [1])
+
+
+async def test_the_parents_checkpoint_is_proved_where_nothing_of_its_own_is_there(tree, claimer):
+    parent = (str(tree.root / "base"), str(tree.root / "base" / "step-5"))
+    refusal = await claimer.claim(request(tree, parent=parent), {})
+    assert isinstance(refusal, ClaimRefused) and refusal.code == "parent_missing" and "mounted" in refusal.text
+    (tree.root / "base").mkdir()
+    refusal = await claimer.claim(request(tree, parent=parent), {})
+    assert isinstance(refusal, ClaimRefused) and refusal.code == "parent_missing" and not refusal.permanent
+    (tree.root / "base" / "step-5.index").write_text("as TensorFlow names them")
+    assert isinstance(await claimer.claim(request(tree, parent=parent), {}), HeldClaim)
+    (tree.root / "base" / "step-5.index").unlink()
+    (tree.root / "base" / "step-5").mkdir()
+    held = await claimer.claim(request(tree, parent=parent), {})
+    assert isinstance(held, HeldClaim) and held.resume is None and held.sees is not None
+
+    outside = await claimer.claim(request(tree, parent=("/etc", "/etc/passwd")), {})
+    assert isinstance(outside, ClaimRefused) and outside.permanent
+    (tree.root / "way").symlink_to("/etc")
+    through = await claimer.claim(request(tree, parent=(str(tree.root / "way"), str(tree.root / "way" / "passwd"))), {})
+    assert isinstance(through, ClaimRefused)
+
+    (tree.root / "ckpt" / "step-7").mkdir(parents=True)
+    (tree.root / "ckpt" / "step-7" / "weights").write_text("x")
+    own = await claimer.claim(request(tree, parent=(str(tree.root / "gone"), str(tree.root / "gone" / "x"))), {})
+    assert isinstance(own, HeldClaim) and own.resume is not None and own.resume["step"] == 7

@@ -177,3 +177,17 @@ def test_no_launcher_s_rank_is_set_for_a_whole_node(framework):
     found = rank_start(document(framework), placed(), True, {}).env
     assert not {"RANK", "LOCAL_RANK"} & found.keys()
     assert COMMANDS[framework] == rank_start(document(framework), placed(), True, {}).shell, "never rewritten"
+
+
+def test_a_container_sees_its_parents_checkpoint_read_only_while_it_begins_there():
+    inside = document("ddp")
+    inside["task"]["image"] = "x:1"
+    began = placed(parent_path="/data/base", resume="/data/base/checkpoints/step-5")
+    start = rank_start(inside, began, False, {})
+    assert ("/data/base", "/parent", True) in start.mounts
+    assert start.env["HETEROFLOW_RESUME_FROM_CHECKPOINT"] == "/parent/checkpoints/step-5"
+    on_host = rank_start(document("ddp"), began, True, {}).env
+    assert on_host["HETEROFLOW_RESUME_FROM_CHECKPOINT"] == "/data/base/checkpoints/step-5"
+    later = rank_start(inside, placed(resume="/data/ckpt/x/step-9"), False, {})
+    assert later.env["HETEROFLOW_RESUME_FROM_CHECKPOINT"] == "/checkpoint/step-9"
+    assert "/parent" not in [mount.target for mount in later.mounts]

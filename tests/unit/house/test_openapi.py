@@ -91,6 +91,17 @@ def test_the_document_of_the_description_is_the_one_that_is_read():
         assert check_task_group(wrong).document is None
 
 
+def test_what_a_parent_stands_for_may_be_left_out():
+    whole = jsonschema_rs.validator_for(DOCUMENT)
+    training = {"parent_checkpoint": "tg-01kb89t3f89j6ct3adhq@5", "checkpoint_path": "/data/x"}
+    child = {"name": "x", "task_type": "training", "training": training}
+    assert whole.is_valid(child) and whole.is_valid({**child, "task": {"env": {"A": "1"}}})
+    for name, value in training.items():
+        assert not whole.is_valid({**child, "training": {**training, name: 7}})
+        assert not whole.is_valid({**child, "training": {name: value}})
+    assert not whole.is_valid({"name": "x", "task_type": "container", "task": {"command": "x"}})
+
+
 def test_it_is_printed_without_an_agent(capsys):
     assert main(["openapi"]) == 0
     assert json.loads(capsys.readouterr().out) == api_description()
