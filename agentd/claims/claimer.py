@@ -14,6 +14,7 @@ from agentd.claims.deadline_thread import within
 from agentd.claims.port_hold import hold_port
 from agentd.claims.reach import Door, MeetingPoint, Reach, reach
 from agentd.claims.task_paths import (
+    check_base,
     check_dataset_path,
     check_free_space,
     check_mounts,
@@ -54,6 +55,7 @@ class ClaimRequest:
     ports: tuple[int, ...] = ()
     meeting: MeetingPoint | None = None
     parent: tuple[str, str] | None = None
+    base_checkpoint: str | None = None
 
 
 @dataclass(slots=True)
@@ -136,6 +138,8 @@ class Claimer:
             checks.append(
                 ("dataset_path", partial(check_dataset_path, request.dataset_path, self._roots, self._private))
             )
+        if request.base_checkpoint is not None:
+            checks.append(("base_checkpoint", partial(check_base, request.base_checkpoint, self._roots, self._private)))
         if request.mounts:
             checks.append(("mounts", partial(check_mounts, request.mounts, self._roots, self._private)))
         checks.append(("disk", partial(self._check_disk, request.checkpoint_path)))

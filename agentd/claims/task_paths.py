@@ -74,6 +74,10 @@ def check_dataset_path(path: str, roots: Sequence[str], private: Sequence[str] =
     return _check_source("dataset_path", "dataset", path, roots, private)
 
 
+def check_base(path: str, roots: Sequence[str], private: Sequence[str] = ()) -> ClaimRefused | None:
+    return _check_source("base_checkpoint", "base", path, roots, private)
+
+
 def check_parent(directory: str, path: str, roots: Sequence[str], private: Sequence[str] = ()) -> ClaimRefused | None:
     """path: the checkpoint in the directory. Of TensorFlow it is the beginning of its files' names."""
     if refusal := _check_source("the parent's checkpoint_path", "parent", directory, roots, private):

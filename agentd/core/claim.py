@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 StepName = Literal[
-    "cards", "checkpoint_path", "dataset_path", "mounts", "disk", "port", "checkpoint_probe", "parent_checkpoint"
+    "cards",
+    "checkpoint_path",
+    "dataset_path",
+    "base_checkpoint",
+    "mounts",
+    "disk",
+    "port",
+    "checkpoint_probe",
+    "parent_checkpoint",
 ]
 
 # Seconds. A step past its deadline fails the claim by its own name: a hung share must not look like a slow network.
@@ -13,6 +21,7 @@ DEADLINE_S: Mapping[StepName, float] = {
     "cards": 5.0,
     "checkpoint_path": 10.0,
     "dataset_path": 10.0,
+    "base_checkpoint": 10.0,
     "mounts": 10.0,
     "disk": 5.0,
     "port": 2.0,

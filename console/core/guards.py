@@ -69,7 +69,8 @@ def changed_fields(before: Mapping[str, Any], after: Mapping[str, Any], path: st
 
 def _paths_of(document: Mapping[str, Any]) -> list[str]:
     training = document.get("training") or {}
-    paths = [training.get(name) for name in ("checkpoint_path", "dataset_path", "resume_from_checkpoint")]
+    fields = ("checkpoint_path", "dataset_path", "base_checkpoint", "resume_from_checkpoint")
+    paths = [training.get(name) for name in fields]
     return [path.rpartition("/")[0] + "/" for path in paths if isinstance(path, str) and path.count("/") > 1]
 
 

@@ -91,6 +91,7 @@ def render(document: Mapping[str, Any], rank: int) -> RenderedRank:
         gpus=tuple(f"<card {index} of rank {rank}>" for index in range(cards)),
         checkpoint_path=checkpoint,
         dataset_path=training.get("dataset_path"),
+        base_checkpoint=training.get("base_checkpoint"),
         resume=training.get("resume_from_checkpoint") or (RESUME if checkpoint else None),
         files_dir=files_dir(container),
         interface=INTERFACE,

@@ -13,7 +13,11 @@ DEFAULT_ALLOWED_PATHS: tuple[str, ...] = (
     "/root/models/",
 )
 # Where a container sees the directories of its group, and the field that names each on the host.
-IN_TASK_PATHS: dict[str, str] = {"/checkpoint": "checkpoint_path", "/dataset": "dataset_path"}
+IN_TASK_PATHS: dict[str, str] = {
+    "/checkpoint": "checkpoint_path",
+    "/dataset": "dataset_path",
+    "/base": "base_checkpoint",
+}
 # Where it sees those of the group whose checkpoint it begins from.
 PARENT_IN_TASK = "/parent"
 

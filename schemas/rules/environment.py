@@ -34,6 +34,7 @@ PLATFORM_NAMES: dict[str, str] = {
     "HETEROFLOW_CHECKPOINT_PATH": "where to write checkpoints (with checkpoint_path)",
     "HETEROFLOW_TB_DIR": "where to write TensorBoard event files: tb_logs in it (with checkpoint_path)",
     "HETEROFLOW_DATASET_PATH": "where the dataset is (with dataset_path)",
+    "HETEROFLOW_BASE_CHECKPOINT": "the model to begin with (with base_checkpoint)",
     "HETEROFLOW_RESUME_FROM_CHECKPOINT": "checkpoint to go on from; unset when the run starts from zero",
     "HETEROFLOW_HYPER_PARAMS": "every hyper-parameter as one JSON object of texts (with hyper_params)",
     "HETEROFLOW_HYPER_PARAMS_FILE": "file with that object, instead of it where all variables exceed 96 KiB",
@@ -137,6 +138,7 @@ def rank_environment(
     given: Given | None = None,
     files_dir: str = FILES_IN_CONTAINER,
     address: str | None = None,
+    base_checkpoint_in_task: str | None = None,
 ) -> dict[str, str]:
     """document: normalised; gpus: UUIDs of this rank's cards; the paths are those the task sees; given: what the
     framework adds; address: of this rank's node, where it is known.
@@ -167,6 +169,8 @@ def rank_environment(
         environment["HETEROFLOW_TB_DIR"] = f"{checkpoint_path_in_task.rstrip('/')}/tb_logs"
     if dataset_path_in_task:
         environment["HETEROFLOW_DATASET_PATH"] = dataset_path_in_task
+    if base_checkpoint_in_task:
+        environment["HETEROFLOW_BASE_CHECKPOINT"] = base_checkpoint_in_task
     if resume:
         environment["HETEROFLOW_RESUME_FROM_CHECKPOINT"] = resume
     return environment | _cards(gpus, simulated_gpus)

@@ -145,7 +145,7 @@ TRAINING_PART = Section(
         "keep_last_n": readers.WholeNumber(1, KEEP_LAST_MAX),
         "dataset_path": readers.absolute_path,
         "dataset": Later("Use dataset_path; record a version in labels."),
-        "base_checkpoint": Later("Pass its path as a hyper-parameter, which reaches every rank."),
+        "base_checkpoint": readers.absolute_path,
         "resume_from_checkpoint": readers.absolute_path,
         "parent_checkpoint": parent_checkpoint,
         "hyper_params": readers.mapped(

@@ -60,7 +60,7 @@ def _shape(training: Mapping[str, Any], task: Mapping[str, Any]) -> list[Finding
 
 def _paths(training: Mapping[str, Any], allowed: Sequence[str]) -> list[Finding]:
     found = []
-    for name in ("checkpoint_path", "dataset_path", "resume_from_checkpoint"):
+    for name in ("checkpoint_path", "dataset_path", "base_checkpoint", "resume_from_checkpoint"):
         if name not in training:
             continue
         field = f"training.{name}"

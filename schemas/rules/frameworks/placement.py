@@ -33,6 +33,7 @@ class Placement:
     simulated_gpus: bool = False
     checkpoint_path: str | None = None
     dataset_path: str | None = None
+    base_checkpoint: str | None = None
     resume: str | None = None
     parent_path: str | None = None
     files_dir: str = FILES_IN_CONTAINER

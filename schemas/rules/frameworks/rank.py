@@ -11,7 +11,7 @@ from schemas.rules.frameworks.placement import FILES_IN_CONTAINER, Placement
 from schemas.rules.hyper_params import FILE_NAME, as_json, needs_file
 from schemas.task_types import part_of
 
-CHECKPOINT_IN_TASK, DATASET_IN_TASK = IN_TASK_PATHS
+CHECKPOINT_IN_TASK, DATASET_IN_TASK, BASE_IN_TASK = IN_TASK_PATHS
 # Of a program on the host: not the agent's own environment, which is none of a task's business.
 HOST_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -47,9 +47,11 @@ class RankStart:
 def mount_points(document: Mapping[str, Any], checkpoint_path: str | None) -> tuple[MountPoint, ...]:
     """checkpoint_path: of the host, None where the group has none."""
     body = part_of(document)
-    sources = {"checkpoint_path": checkpoint_path, "dataset_path": body.get("dataset_path")}
+    sources = {"checkpoint_path": checkpoint_path} | {
+        field: body.get(field) for field in ("dataset_path", "base_checkpoint")
+    }
     own = [
-        MountPoint(source, target, field == "dataset_path")
+        MountPoint(source, target, field != "checkpoint_path")
         for target, field in IN_TASK_PATHS.items()
         if (source := sources[field])
     ]
@@ -97,6 +99,7 @@ def rank_start(
         given=given,
         files_dir=seen.files_dir,
         address=seen.own_address,
+        base_checkpoint_in_task=seen.base_checkpoint,
     )
     env["HETEROFLOW_REPORT"] = f"{seen.files_dir}/{REPORT_PIPE}"
     env["PYTHONPATH"] = ":".join(filter(None, (seen.files_dir, env.get("PYTHONPATH"))))
@@ -117,6 +120,7 @@ def _inside(placement: Placement, mounts: tuple[MountPoint, ...]) -> Placement:
         placement,
         checkpoint_path=CHECKPOINT_IN_TASK if placement.checkpoint_path else None,
         dataset_path=DATASET_IN_TASK if placement.dataset_path else None,
+        base_checkpoint=BASE_IN_TASK if placement.base_checkpoint else None,
         resume=in_task(placement.resume, mounts),
         files_dir=FILES_IN_CONTAINER,
     )

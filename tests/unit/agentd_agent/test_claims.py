@@ -393,3 +393,13 @@ async def test_the_parents_checkpoint_is_proved_where_nothing_of_its_own_is_ther
     (tree.root / "ckpt" / "step-7" / "weights").write_text("x")
     own = await claimer.claim(request(tree, parent=(str(tree.root / "gone"), str(tree.root / "gone" / "x"))), {})
     assert isinstance(own, HeldClaim) and own.resume is not None and own.resume["step"] == 7
+
+
+async def test_the_model_to_begin_with_is_there_and_readable(tree, claimer):
+    base = tree.root / "model"
+    refusal = await claimer.claim(request(tree, base_checkpoint=str(base)), {})
+    assert isinstance(refusal, ClaimRefused) and refusal.code == "base_missing" and str(base) in refusal.text
+    base.write_text("one file is a model too")
+    assert isinstance(await claimer.claim(request(tree, base_checkpoint=str(base)), {}), HeldClaim)
+    outside = await claimer.claim(request(tree, base_checkpoint="/etc/passwd"), {})
+    assert isinstance(outside, ClaimRefused) and outside.permanent

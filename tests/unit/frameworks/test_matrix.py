@@ -191,3 +191,16 @@ def test_a_container_sees_its_parents_checkpoint_read_only_while_it_begins_there
     later = rank_start(inside, placed(resume="/data/ckpt/x/step-9"), False, {})
     assert later.env["HETEROFLOW_RESUME_FROM_CHECKPOINT"] == "/checkpoint/step-9"
     assert "/parent" not in [mount.target for mount in later.mounts]
+
+
+def test_the_model_to_begin_with_is_told_and_shown_read_only():
+    own = document("ddp")
+    own["training"]["base_checkpoint"] = "/data/models/llama3-8b"
+    where = placed(base_checkpoint="/data/models/llama3-8b", resume="/data/models/llama3-8b/step-1")
+    assert rank_start(own, where, True, {}).env["HETEROFLOW_BASE_CHECKPOINT"] == "/data/models/llama3-8b"
+    own["task"]["image"] = "x:1"
+    start = rank_start(own, where, False, {})
+    assert ("/data/models/llama3-8b", "/base", True) in start.mounts
+    assert start.env["HETEROFLOW_BASE_CHECKPOINT"] == "/base"
+    assert start.env["HETEROFLOW_RESUME_FROM_CHECKPOINT"] == "/base/step-1"
+    assert "HETEROFLOW_BASE_CHECKPOINT" not in rank_start(document("ddp"), placed(), True, {}).env

@@ -261,6 +261,12 @@ class TestLater:
             warned = check_task_group(good(training__keep_last_n=3, **over)).warnings
             assert "training.keep_last_n" in {finding.path for finding in warned}
 
+    def test_the_model_to_begin_with_is_a_path(self):
+        kept = accepted(good(training__base_checkpoint="/data/models//llama3-8b/"))
+        assert kept["training"]["base_checkpoint"] == "/data/models/llama3-8b"
+        for wrong, code in (("registry/models/x", "invalid_field"), ("/etc", "path_not_allowed"), (7, "invalid_field")):
+            assert codes(good(training__base_checkpoint=wrong)) == {"training.base_checkpoint": code}
+
     def test_limits_are_seconds(self):
         kept = accepted(good(training__deadline_s=3600, training__max_wait_s=60))
         assert (kept["training"]["deadline_s"], kept["training"]["max_wait_s"]) == (3600, 60)
