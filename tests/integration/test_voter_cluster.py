@@ -140,14 +140,19 @@ async def test_a_watch_goes_on_at_another_voter_without_gap_or_step_back(tmp_pat
         watcher = mesh.client(leader, *rest)
         writer = mesh.client(rest[0], rest[1])
         seen: list[tuple[int, list[str]]] = []
+        watched = asyncio.Event()
 
         async def watch() -> None:
             async for frame in watcher.subscribe({"all": True}):
                 assert "compacted" not in frame
+                # What is written before its snapshot comes in that, and not as a change.
+                watched.set()
                 if frame.get("changes"):
                     seen.append((frame["idx"], [key for _, key, _ in frame["changes"]]))
 
         task = asyncio.create_task(watch())
+        async with asyncio.timeout(20):
+            await watched.wait()
         ids = requests()
         written = []
         for n in range(60):
