@@ -198,7 +198,9 @@ def _listens(row: Mapping[str, Any]) -> str:
 
 
 def _fact(name: str, value: str, depth: int = 0) -> Line:
-    return ((f" {'  ' * depth}{name:<{_NAME_CELLS - 2 * depth}}", line.DIM), (value, line.TEXT))
+    # A long name takes the room that it needs, and is still apart from its value.
+    cells = max(_NAME_CELLS - 2 * depth, len(name) + 1)
+    return ((f" {'  ' * depth}{name:<{cells}}", line.DIM), (value, line.TEXT))
 
 
 def _configuration(document: Mapping[str, Any], cells: int) -> list[Line]:
