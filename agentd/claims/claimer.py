@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from agentd.claims.checkpoint_probe import look
-from agentd.claims.deadline_thread import within
 from agentd.claims.port_hold import hold_port
 from agentd.claims.reach import Door, MeetingPoint, Reach, reach
 from agentd.claims.task_paths import (
@@ -30,9 +29,11 @@ from agentd.core.claim import (
     check_cards,
     too_slow,
 )
+from agentd.deadline_thread import within
 from agentd.runtime.base import ContainerOptions, ImageUnavailable
 
 log = logging.getLogger(__name__)
+_THREAD = "claim-check"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class Claimer:
         if request.checkpoint_path is not None and not request.explicit_resume:
             probe = partial(look, request.checkpoint_path, request.framework, self._roots)
             try:
-                seen = await within(DEADLINE_S["checkpoint_probe"], probe)
+                seen = await within(DEADLINE_S["checkpoint_probe"], probe, _THREAD)
                 held.resume, held.sees = seen.resume, seen.sees
             except TimeoutError:
                 return too_slow("checkpoint_probe")
@@ -193,7 +194,7 @@ class Claimer:
 
 async def _step(name: StepName, check: "partial[ClaimRefused | None]") -> ClaimRefused | None:
     try:
-        return await within(DEADLINE_S[name], check)
+        return await within(DEADLINE_S[name], check, _THREAD)
     except TimeoutError:
         return too_slow(name)
     except OSError as error:

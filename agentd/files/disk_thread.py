@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
+from agentd.deadline_thread import for_thread
 from schemas.errors import Unavailable
 
 T = TypeVar("T")
@@ -33,27 +34,7 @@ class DiskThread:
 
     async def call(self, work: Callable[[], T], deadline_s: float = CALL_S) -> T:
         """Raises what `work` raises, and Unavailable when it is late; it may happen all the same then."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-
-        def settle(value: T | None, error: BaseException | None) -> None:
-            if answer.done():
-                return
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(value)  # type: ignore[arg-type]
-
-        def run() -> None:
-            value: T | None = None
-            error: BaseException | None = None
-            try:
-                value = work()
-            except BaseException as raised:
-                error = raised
-            with contextlib.suppress(RuntimeError):  # the loop closed meanwhile: nobody waits any more
-                loop.call_soon_threadsafe(settle, value, error)
-
+        run, answer = for_thread(work)
         self._calls.put(run)
         try:
             async with asyncio.timeout(deadline_s):

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from agentd.claims.deadline_thread import within
+from agentd.deadline_thread import within
 
 T = TypeVar("T")
 
@@ -34,4 +34,4 @@ class BlockingLook:
             finally:
                 self._free.set()
 
-        return await within(deadline_s, run)
+        return await within(deadline_s, run, "look")

@@ -6,7 +6,6 @@ EngineSilent: it does not answer, now; asked again later it may. EngineRefused: 
 import asyncio
 import contextlib
 import socket
-import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,6 +13,8 @@ from typing import TypeVar
 import docker
 import docker.errors
 import requests
+
+from agentd.deadline_thread import within
 
 T = TypeVar("T")
 
@@ -72,14 +73,12 @@ class Engine:
         if self._busy >= THREADS_MAX:
             raise EngineSilent(f"{self._busy} calls to Docker at {self.socket} are waiting for an answer already")
         asked = time.monotonic()
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._busy += 1
         self._idle.clear()
-        arguments = (asyncio.get_running_loop(), answer, read_s or deadline_s, ask)
-        threading.Thread(target=self._run, args=arguments, name="docker-call", daemon=True).start()
         try:
-            async with asyncio.timeout(deadline_s + 1.0):
-                value = await answer
+            value = await within(
+                deadline_s + 1.0, lambda: self._ask(read_s or deadline_s, ask), "docker-call", self._answered
+            )
         except TimeoutError as error:
             self._note_silence(asked)
             raise EngineSilent(f"Docker at {self.socket} did not answer within {deadline_s:.0f} s") from error
@@ -116,33 +115,10 @@ class Engine:
         if self._silent_since is None:
             self._silent_since = since
 
-    def _run(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        answer: "asyncio.Future[T]",
-        read_s: float,
-        ask: Callable[[docker.APIClient], T],
-    ) -> None:
-        value: T | None = None
-        error: BaseException | None = None
-        try:
-            value = self._ask(read_s, ask)
-        except BaseException as raised:
-            error = raised
-
-        def settle() -> None:
-            self._busy -= 1
-            if not self._busy:
-                self._idle.set()
-            if answer.done():
-                return
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(value)  # type: ignore[arg-type]
-
-        with contextlib.suppress(RuntimeError):  # the loop was closed while the engine hung
-            loop.call_soon_threadsafe(settle)
+    def _answered(self) -> None:
+        self._busy -= 1
+        if not self._busy:
+            self._idle.set()
 
     def _ask(self, read_s: float, ask: Callable[[docker.APIClient], T]) -> T:
         try:
