@@ -72,7 +72,9 @@ class Reporter:
                 self._sent[name] = sent
 
     async def _send(self, reports: list[dict[str, Any]]) -> int:
-        outcome = await self._mesh.propose(command("TaskReports", node=self._node_id, uid=self._uid, reports=reports))
+        sent_ms = time.time_ns() // 1_000_000
+        told = command("TaskReports", node=self._node_id, uid=self._uid, reports=reports, sent_ms=sent_ms)
+        outcome = await self._mesh.propose(told)
         if not outcome["ok"]:
             log.warning("reports refused: %s", outcome["text"], extra={"code": outcome["code"]})
         return int(outcome["idx"])

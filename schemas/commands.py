@@ -351,7 +351,8 @@ COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
     ),
     "SetReasons": ({"reasons": keyed(GROUP, REASON, REASONS_PER_COMMAND)}, {}),
     "BindGroup": ({"group_id": GROUP, "attempt": ATTEMPT, "placements": each(PLACEMENT, NODES_MAX)}, {}),
-    "TaskReports": ({"node": NODE, "uid": SEGMENT, "reports": each(report)}, {}),
+    # sent_ms: by the clock that at_ms of its reports is of, so that both together say how long ago something was.
+    "TaskReports": ({"node": NODE, "uid": SEGMENT, "reports": each(report)}, {"sent_ms": integer()}),
     "StartGroup": (
         {
             "group_id": GROUP,

@@ -82,7 +82,7 @@ def _limit(group: Row) -> dict[str, Any] | None:
 def failure(row: Row | None) -> dict[str, Any] | None:
     if row is None:
         return None
-    told = {name: value for name, value in row.items() if name not in ("at_ms", "exit_ms")}
+    told = {name: value for name, value in row.items() if name not in ("at_ms", "exit_ms", "exit_clock")}
     return told | {"at": moment(row["at_ms"])}
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from schemas.states import ENDING_FAILED, ENDING_RECOVERING
 
+MESH_CLOCK, HOST_CLOCK = "mesh", "host"
 _SIGNALS = {
     1: "SIGHUP",
     2: "SIGINT",
@@ -43,7 +44,13 @@ def judge_exit(report: dict[str, Any]) -> str | None:
     return ENDING_FAILED
 
 
-def failure_of(report: dict[str, Any], node: str) -> dict[str, Any]:
+def is_own(report: dict[str, Any]) -> bool:
+    """Whether the program failed before its host ended it."""
+    return judge_exit(report) == ENDING_FAILED and report.get("why") != "stopped"
+
+
+def failure_of(report: dict[str, Any], node: str, at_ms: int, sent_ms: int | None) -> dict[str, Any]:
+    """at_ms: when the report was committed; sent_ms: when it was sent, by the host's clock."""
     rank, exit_code, signal = report["rank"], report["exit_code"], report["signal"]
     text = f"rank {rank} on {node} {exit_text(exit_code, signal)}."
     if report.get("why") == "start_failed":
@@ -56,8 +63,16 @@ def failure_of(report: dict[str, Any], node: str) -> dict[str, Any]:
         "exit_code": exit_code,
         "signal": signal,
         "text": text[0].upper() + text[1:],
-        "exit_ms": report.get("at_ms"),  # by the host's clock
+        **_exit_time(report, at_ms, sent_ms),
     }
+
+
+def _exit_time(report: dict[str, Any], at_ms: int, sent_ms: int | None) -> dict[str, Any]:
+    """By the mesh's clock where the report says how long ago it was, whatever the host's clock shows."""
+    exit_ms = report.get("at_ms")
+    if exit_ms is None or sent_ms is None:
+        return {"exit_ms": exit_ms, "exit_clock": HOST_CLOCK}
+    return {"exit_ms": at_ms - max(0, sent_ms - exit_ms), "exit_clock": MESH_CLOCK}
 
 
 def _class(exit_code: int | None, signal: int | None, why: str) -> str:

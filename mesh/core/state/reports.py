@@ -4,7 +4,7 @@ deliveries."""
 from dataclasses import dataclass, field
 
 from mesh.core.state.agreement import note_view
-from mesh.core.state.failure import exit_text, failure_of, judge_exit
+from mesh.core.state.failure import exit_text, failure_of, is_own, judge_exit
 from mesh.core.state.group import Group, mark_releasing, release
 from mesh.core.state.keys import task_key
 from mesh.core.state.outcome import Outcome, done, refused
@@ -58,7 +58,7 @@ def task_reports(store: StateStore, idx: int, command: Row) -> Outcome:
         if not _take(store, node_id, at_ms, at, report, touched):
             ignored += 1
     for item in touched.values():
-        _conclude(store, item, node_id)
+        _conclude(store, item, node_id, command.get("sent_ms"))
     return done(accepted=len(command["reports"]) - ignored, ignored=ignored)
 
 
@@ -270,7 +270,7 @@ _KINDS = {
 }
 
 
-def _conclude(store: StateStore, item: Touched, node_id: str) -> None:
+def _conclude(store: StateStore, item: Touched, node_id: str, sent_ms: int | None) -> None:
     group = item.group
     advance(group)
     if item.saved is not None:
@@ -283,7 +283,7 @@ def _conclude(store: StateStore, item: Touched, node_id: str) -> None:
         # Clocks of one host order its own ranks.
         _, _, ending, report = min(item.bad, key=lambda bad: bad[:2])
         if ending == ENDING_FAILED:
-            fail(group, failure_of(report, node_id))
+            fail(group, failure_of(report, node_id, group.at_ms, sent_ms))
         elif group.status == SCHEDULING:
             penalise(store, node_id, group.at_ms)
             roll_back(
@@ -295,9 +295,9 @@ def _conclude(store: StateStore, item: Touched, node_id: str) -> None:
             said = f" ({report['text']})" if report.get("text") else ""
             recover(group, f"rank {report['rank']} on {node_id} was ended by its host, not by its code{said}.", node_id)
     elif group.row["ending"] == ENDING_FAILED:
-        own = [bad for bad in item.bad if bad[2] == ENDING_FAILED and not bad[3].get("why")]
+        own = [bad for bad in item.bad if is_own(bad[3])]
         if own:
-            blame_earlier(group, failure_of(min(own, key=lambda bad: bad[:2])[3], node_id))
+            blame_earlier(group, failure_of(min(own, key=lambda bad: bad[:2])[3], node_id, group.at_ms, sent_ms))
     finish(group)
     group.save()
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mesh.core.state.failure import MESH_CLOCK
 from mesh.core.state.group import Group
 from mesh.core.state.lease_hold import KEY as HOLD
 from mesh.core.state.rebuild import rebuild
@@ -95,18 +96,20 @@ def fail(group: Group, failure: dict[str, object], kind: str = "root_failure") -
 
 
 def blame_earlier(group: Group, failure: dict[str, Any]) -> None:
-    """When a rank fails, its peers lose it within milliseconds and fail too, and the reports of two hosts arrive in any
-    order. So of failures that are told at about the same time the one that came first by the hosts' clocks is named, as
-    long as these are about the same: a clock that is off by more orders nothing."""
+    """When a rank fails, its peers lose it and fail too, and the reports of two hosts arrive in any order: a host that
+    is slow to tell may be minutes behind. So the failure that came first is named. Where only the hosts' own clocks
+    say so, it must be about the same time, since a clock that is off by more orders nothing."""
     known = group.row["failure"]
     if known is None or known.get("exit_ms") is None or failure["exit_ms"] is None:
         return
     earlier_ms = known["exit_ms"] - failure["exit_ms"]
-    if 0 < earlier_ms <= SAME_TIME_MS and group.at_ms - known["at_ms"] <= SAME_TIME_MS:
+    by_mesh = known.get("exit_clock") == failure["exit_clock"] == MESH_CLOCK
+    near = earlier_ms <= SAME_TIME_MS and group.at_ms - known["at_ms"] <= SAME_TIME_MS
+    if earlier_ms > 0 and (by_mesh or near):
         group.row["failure"] = {**failure, "at_ms": known["at_ms"]}
         group.event(
             "root_failure",
-            f"{failure['text']} That was {earlier_ms} ms before rank {known['rank']}, by the clocks of their hosts.",
+            f"{failure['text']} That was {earlier_ms} ms before rank {known['rank']}.",
             rank=failure["rank"],
             failure_class=failure["class"],
         )

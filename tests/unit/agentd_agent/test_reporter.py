@@ -14,13 +14,16 @@ KEY = TaskId("tg-a", 1, 0)
 class Mesh:
     def __init__(self):
         self.sent, self.fails, self.index = [], 0, 10
+        self.sent_ms, self.taken = [], asyncio.Event()
 
     async def propose(self, command, timeout_s=0.0):
         await asyncio.sleep(0)
+        self.sent_ms.append(command["sent_ms"])
         if self.fails:
             self.fails -= 1
             raise NoLeader("no_leader", "none")
         self.index += 1
+        self.taken.set()
         self.sent.append([report["seq"] for report in command["reports"]])
         return {"idx": self.index, "ok": True, "code": "", "text": "", "data": {}}
 
@@ -75,6 +78,16 @@ async def test_trouble_is_waited_out(reporter, monkeypatch):
     made.offer([report(1), report(3)], 5)
     await asyncio.sleep(0.5)
     assert [seq for batch in mesh.sent for seq in batch] == [1, 3]
+
+
+async def test_each_try_says_when_it_was_sent_so_that_a_late_report_shows_its_age(reporter, monkeypatch):
+    made, mesh = reporter
+    clock = iter(range(7_000_000_000, 9_000_000_000, 1_000_000_000))
+    monkeypatch.setattr("agentd.reporter.time.time_ns", lambda: next(clock))
+    mesh.fails = 1
+    made.offer([report(4)], 5)
+    await asyncio.wait_for(mesh.taken.wait(), 10)
+    assert mesh.sent_ms == [7_000, 8_000]
 
 
 async def test_what_is_not_wanted_any_more_is_not_sent(reporter):

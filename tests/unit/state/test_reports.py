@@ -109,6 +109,7 @@ def test_the_first_failed_rank_is_named_and_its_siblings_are_stopped(world, grou
         "text": "Rank 1 on n2 exited 7.",
         "at_ms": row["failure"]["at_ms"],
         "exit_ms": row["failure"]["exit_ms"],
+        "exit_clock": "host",
     }
     assert world.group(group)["started_ms"] < row["failure"]["at_ms"] < row["ended_ms"]
     assert world.transitions(group) == ["bound", "starting", "running", "failed"]
@@ -124,12 +125,43 @@ def test_the_rank_that_failed_first_is_named_whichever_report_comes_first(order)
     for rank in order:
         code, at_ms = exits[rank]
         task = world.tasks(group)[rank]
-        send(world, task["node"], [body(task, 9, "exited", exit_code=code, at_ms=at_ms)])
+        send(world, task["node"], [body(task, 9, "exited", exit_code=code, at_ms=at_ms, why="exited")])
     failure = world.group(group)["failure"]
     assert (failure["rank"], failure["exit_code"]) == (1, 3)
     named = [row for _, row in world.store.scan("event", f"{group}/") if row["kind"] == "root_failure"]
     assert named[-1]["rank"] == 1
     assert len(named) == (1 if order[0] == 1 else 2), "who was named before stays in the record"
+
+
+@pytest.mark.parametrize("why", ["exited", "killed", "start_failed"])
+@pytest.mark.parametrize("ahead_ms", [0, -300_000, 360_000])
+def test_a_host_that_tells_late_is_blamed_whatever_its_clock_shows(world, group, why, ahead_ms):
+    """Rank 1 fails; ten minutes later rank 0 has waited for it in vain, and its host is heard first."""
+    world.run_up(group)
+    victim, cause = world.tasks(group)
+    began_ms = world.now_ms
+    world.now_ms = began_ms + 600_000
+    late = body(victim, 9, "exited", exit_code=134, at_ms=world.now_ms, why="exited")
+    world.do("TaskReports", node="n1", uid="uid-n1", reports=[late], sent_ms=world.now_ms)
+    assert world.group(group)["failure"]["rank"] == 0
+    clock_ms = ahead_ms + 10_000_000
+    code, number = (None, 9) if why == "killed" else (1, None)
+    told = body(cause, 9, "exited", exit_code=code, signal=number, at_ms=clock_ms, why=why)
+    world.do("TaskReports", node="n2", uid="uid-n2", reports=[told], sent_ms=clock_ms + world.now_ms - began_ms)
+    row = world.group(group)
+    assert (row["status"], row["failure"]["rank"]) == ("failed", 1)
+
+
+def test_a_failure_after_the_first_one_is_not_blamed_by_a_clock_that_is_behind(world, group):
+    world.run_up(group)
+    cause, victim = world.tasks(group)
+    told = body(cause, 9, "exited", exit_code=3, at_ms=world.now_ms, why="exited")
+    world.do("TaskReports", node="n1", uid="uid-n1", reports=[told], sent_ms=world.now_ms)
+    world.now_ms += 4_000
+    behind_ms = world.now_ms - 6_000
+    late = body(victim, 9, "exited", exit_code=134, at_ms=behind_ms, why="exited")
+    world.do("TaskReports", node="n2", uid="uid-n2", reports=[late], sent_ms=behind_ms)
+    assert world.group(group)["failure"]["rank"] == 0
 
 
 def test_a_rank_that_was_told_to_stop_is_never_blamed(world, group):
