@@ -3,9 +3,9 @@ from typing import Any
 import msgpack
 import pytest
 
+from schemas.command_fields import REPORT_KINDS
 from schemas.commands import (
     COMMANDS,
-    REPORT_KINDS,
     command,
     command_findings,
     command_refusal,
