@@ -17,9 +17,18 @@ from agentd.runtime.base import ContainerOptions, Mount, Runtime, RuntimeRefused
 from schemas.rules.byte_size import byte_size
 from schemas.rules.frameworks import LISTEN_EVERYWHERE, Placement, PlacementIncomplete
 from schemas.rules.frameworks.placement import port_of
-from schemas.rules.frameworks.rank import HOST_PATH, REPORT_MODULE, REPORT_PIPE, RankStart, rank_start
+from schemas.rules.frameworks.rank import (
+    HOST_PATH,
+    REPORT_MODULE,
+    REPORT_PIPE,
+    RankStart,
+    mount_points,
+    rank_start,
+    resume_mount,
+    shows,
+)
 from schemas.rules.rendezvous_address import crosses_networks
-from schemas.states import PARENT_CHECKPOINT
+from schemas.states import PARENT_CHECKPOINT, RESUME_FROM_CHECKPOINT
 from schemas.task_group import task_findings
 from schemas.task_types import CONTAINER
 
@@ -43,7 +52,8 @@ class TaskPlan:
             checkpoint_path=group["checkpoint_path"],
             dataset_path=body.get("dataset_path"),
             base_checkpoint=body.get("base_checkpoint"),
-            explicit_resume=bool(body.get("resume_from_checkpoint")),
+            resume_from_checkpoint=body.get(RESUME_FROM_CHECKPOINT),
+            resume_shown_from=_shown_from(group),
             mounts=tuple(mount["source"] for mount in group["document"]["task"].get("mounts", ())),
             container=container_options(group["document"]["task"]),
             framework=body.get("framework"),
@@ -153,6 +163,15 @@ def _body(group: Row) -> dict[str, Any]:
 def _reporter() -> str:
     """The module as it was installed: a task may have another Python than the agent."""
     return Path(heteroflow_report.__file__).read_text(encoding="utf-8")
+
+
+def _shown_from(group: Row) -> str | None:
+    """The source of the mount by which a container sees the path that its document resumes from."""
+    document, path = group["document"], _body(group).get(RESUME_FROM_CHECKPOINT)
+    if path is None or not document["task"].get("image"):
+        return None
+    mount = shows(path, mount_points(document, group["checkpoint_path"]))
+    return (mount or resume_mount(document, path)).source
 
 
 def _parent_path(group: Row) -> str | None:

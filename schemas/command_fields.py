@@ -53,10 +53,16 @@ PARENT = record(
 # Why one of rank 0's addresses was not reached.
 UNREACHED = record({"addr": ADDRESS, "why": text(300)})
 # What a node sees of the checkpoints, to be compared with what the others see; absent where nobody looked.
-# mark: of the save that `pick` is; rejected: what was passed over.
+# mark: of the save that `pick` is; rejected: what was passed over; field: of the document, that names the path; code:
+# why no rank can begin at it.
 SEES = record(
     {"pick": text(TEXT_MAX, empty=True), "digest": text(64), "text": LONG},
-    {"mark": text(64, empty=True), "rejected": each(record({"name": text(TEXT_MAX), "why": LONG}), 8)},
+    {
+        "mark": text(64, empty=True),
+        "rejected": each(record({"name": text(TEXT_MAX), "why": LONG}), 8),
+        "field": text(NAME_MAX),
+        "code": text(NAME_MAX),
+    },
 )
 
 GPU = record({"uuid": UUID, "type": text(NAME_MAX), "memory_mb": integer(), "index": integer(0, GPUS_PER_NODE_MAX - 1)})

@@ -135,6 +135,10 @@ TASK_MOVES: frozenset[tuple[str, str]] = frozenset(
 
 # What a group resumes from where it is another group's: the `source` of that decision.
 PARENT_CHECKPOINT = "parent_checkpoint"
+CHECKPOINT_PATH = "checkpoint_path"
+RESUME_FROM_CHECKPOINT = "resume_from_checkpoint"
+# Why no rank can begin at the path that a document names.
+RESUME_MISSING, RESUME_INCOMPLETE = "resume_missing", "resume_incomplete"
 
 ORDER_CLAIM = "claim"
 ORDER_START = "start"

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agentd.claims.checkpoint_probe import look
+from agentd.claims.checkpoint_probe import Seen, look, look_at
 from agentd.claims.port_hold import hold_port
 from agentd.claims.reach import Door, MeetingPoint, Reach, reach
 from agentd.claims.task_paths import (
@@ -40,7 +40,8 @@ _THREAD = "claim-check"
 class ClaimRequest:
     """What the order asks of this host. cards: uuids; port: for the rendezvous, 0 where this rank opens none; ports:
     those it declared; mounts: sources. refused: what is wrong with its document, whoever accepted it. meeting: where
-    its ranks meet, None where nobody tries it. parent: directory and checkpoint of the group that it goes on from."""
+    its ranks meet, None where nobody tries it. parent: directory and checkpoint of the group that it goes on from.
+    resume_shown_from: source of the mount by which a container sees what it is to resume from."""
 
     name: str
     cards: tuple[str, ...]
@@ -48,7 +49,6 @@ class ClaimRequest:
     port: int
     checkpoint_path: str | None
     dataset_path: str | None
-    explicit_resume: bool
     mounts: tuple[str, ...] = ()
     container: ContainerOptions | None = None
     framework: str | None = None
@@ -57,11 +57,13 @@ class ClaimRequest:
     meeting: MeetingPoint | None = None
     parent: tuple[str, str] | None = None
     base_checkpoint: str | None = None
+    resume_from_checkpoint: str | None = None
+    resume_shown_from: str | None = None
 
 
 @dataclass(slots=True)
 class HeldClaim:
-    """resume: the newest complete checkpoint that this host sees, `{path, step, source}` or None. sees: what is
+    """resume: the checkpoint to begin from that this host sees, `{path, step, source}` or None. sees: what is
     compared with the other hosts', None where nobody looked. door: of rank 0, where the others come to try it."""
 
     resume: dict[str, Any] | None = None
@@ -155,18 +157,33 @@ class Claimer:
                 return ClaimRefused(error.code, str(error), error.permanent)
         if refusal := self._take_ports(request, held):
             return refusal
-        if request.checkpoint_path is not None and not request.explicit_resume:
-            probe = partial(look, request.checkpoint_path, request.framework, self._roots)
-            try:
-                seen = await within(DEADLINE_S["checkpoint_probe"], probe, _THREAD)
-                held.resume, held.sees = seen.resume, seen.sees
-            except TimeoutError:
-                return too_slow("checkpoint_probe")
-            except OSError as error:
-                return ClaimRefused("checkpoint_probe_failed", f"checkpoints cannot be listed: {error}")
+        if refusal := await self._look(request, held):
+            return refusal
         if request.parent is not None and held.resume is None:
             check = partial(check_parent, *request.parent, self._roots, self._private)
             return await _step("parent_checkpoint", check)
+        return None
+
+    async def _look(self, request: ClaimRequest, held: HeldClaim) -> ClaimRefused | None:
+        """At what it is to resume from: the path that it names, else the newest one in its own directory."""
+        look_there: Callable[[], Seen | ClaimRefused]
+        step: StepName = "checkpoint_probe"
+        if (path := request.resume_from_checkpoint) is not None:
+            step, shown_from = "resume_from_checkpoint", request.resume_shown_from
+            look_there = partial(look_at, path, request.framework, self._roots, self._private, shown_from)
+        elif request.checkpoint_path is not None:
+            look_there = partial(look, request.checkpoint_path, request.framework, self._roots)
+        else:
+            return None
+        try:
+            seen = await within(DEADLINE_S[step], look_there, _THREAD)
+        except TimeoutError:
+            return too_slow(step)
+        except OSError as error:
+            return ClaimRefused(f"{step}_failed", f"checkpoints cannot be looked at: {error}")
+        if isinstance(seen, ClaimRefused):
+            return seen
+        held.resume, held.sees = seen.resume, seen.sees
         return None
 
     def _take_ports(self, request: ClaimRequest, held: HeldClaim) -> ClaimRefused | None:

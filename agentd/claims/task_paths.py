@@ -9,6 +9,7 @@ from agentd.logs.writer import reserved_bytes
 from schemas.rules.host_paths import host_path_refusal
 
 # O_PATH: passing through a directory needs no right to list it.
+_LINKS_MAX = 40  # as the kernel has it
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -101,6 +102,41 @@ def check_mounts(sources: Sequence[str], roots: Sequence[str], private: Sequence
 def source_refusal(what: str, path: str, roots: Sequence[str], private: Sequence[str]) -> ClaimRefused | None:
     """Whether `path` may be shown to a task, by where it leads on this host now."""
     return _source_refusal(what, path, os.path.realpath(path), roots, private)
+
+
+def shown_refusal(
+    what: str, path: str, source: str, roots: Sequence[str], private: Sequence[str]
+) -> ClaimRefused | None:
+    """Whether a container to which `source` is mounted finds `path` below it: links it follows by itself, and out of
+    the mount there is nothing."""
+    if refusal := source_refusal(what, source, roots, private):
+        return refusal
+    if (link := _link_out(source.rstrip("/"), path)) is not None:
+        said = f"{what} {path} leads through the link {link}, which a container cannot follow"
+        return ClaimRefused("resume_refused", f"{said}: name {os.path.realpath(path)}", True)
+    return None
+
+
+def _link_out(source: str, path: str) -> str | None:
+    """The link between the two that is absolute, leaves `source`, or goes round."""
+    at, left = source, path[len(source) :].split("/")
+    for _ in range(_LINKS_MAX):
+        while left and not os.path.islink(f"{at}/{left[0]}"):
+            name, *left = left
+            if name == "..":
+                at = os.path.dirname(at)
+            elif name not in ("", "."):
+                at = f"{at}/{name}"
+            if not f"{at}/".startswith(f"{source}/"):
+                return path
+        if not left:
+            return None
+        link, *left = left
+        target = os.readlink(f"{at}/{link}")
+        if target.startswith("/"):
+            return f"{at}/{link}"
+        left = [*target.split("/"), *left]
+    return path
 
 
 def _source_refusal(

@@ -13,6 +13,7 @@ StepName = Literal[
     "disk",
     "port",
     "checkpoint_probe",
+    "resume_from_checkpoint",
     "parent_checkpoint",
 ]
 
@@ -26,6 +27,7 @@ DEADLINE_S: Mapping[StepName, float] = {
     "disk": 5.0,
     "port": 2.0,
     "checkpoint_probe": 20.0,
+    "resume_from_checkpoint": 20.0,
     "parent_checkpoint": 10.0,
 }
 

@@ -21,8 +21,16 @@ _BY_SIGNAL = {
 }
 _BY_CLASS = {
     "storage_not_shared": (
-        "Under checkpoint_path the nodes have different directories: some ranks would resume, others begin at zero.",
+        "The nodes have different checkpoints under one path: some ranks would resume, others begin elsewhere.",
         "Mount one network file system there on every node; `df` on each of the named nodes tells what is there now.",
+    ),
+    "resume_missing": (
+        "No node sees the path of training.resume_from_checkpoint, and no other checkpoint is taken in its place.",
+        "Mount the share that holds it on the named node, or clone the group with another path.",
+    ),
+    "resume_incomplete": (
+        "The checkpoint of training.resume_from_checkpoint is not whole: its save, or a copy of it, did not finish.",
+        "See `heteroflow checkpoint probe` on the directory that holds it, then clone the group with a whole one.",
     ),
     "walltime": (
         "It ran for as long as training.deadline_s allowed; its ranks were given their grace to save.",

@@ -20,6 +20,8 @@ IN_TASK_PATHS: dict[str, str] = {
 }
 # Where it sees those of the group whose checkpoint it begins from.
 PARENT_IN_TASK = "/parent"
+# Below it, by its own name, what it is told to resume from, where that lies in none of the others.
+RESUME_IN_TASK = "/resume"
 
 
 def path_refusal(path: str, allowed: Sequence[str]) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schemas.errors import Finding
-from schemas.rules.allowed_paths import IN_TASK_PATHS, PARENT_IN_TASK, host_path, path_refusal
+from schemas.rules.allowed_paths import IN_TASK_PATHS, PARENT_IN_TASK, RESUME_IN_TASK, host_path, path_refusal
 from schemas.rules.environment import reserved_refusal
 from schemas.rules.frameworks.placement import FILES_IN_CONTAINER
 from schemas.rules.host_paths import host_path_refusal
@@ -108,6 +108,9 @@ def _container(training: Mapping[str, Any], task: Mapping[str, Any], allowed: Se
             found.append(Finding("mount_twice", f"{place}.target", message, "Choose another target."))
         if root == PARENT_IN_TASK and "parent_checkpoint" in training:
             message = f"{place}.target is {mount['target']}, where the task sees the checkpoints of its parent"
+            found.append(Finding("mount_twice", f"{place}.target", message, "Choose another target."))
+        if root == RESUME_IN_TASK and "resume_from_checkpoint" in training:
+            message = f"{place}.target is {mount['target']}, where the task sees training.resume_from_checkpoint"
             found.append(Finding("mount_twice", f"{place}.target", message, "Choose another target."))
         if (field := IN_TASK_PATHS.get(root)) in training:
             message = f"{place}.target is {mount['target']}, where the task sees training.{field}"

@@ -283,5 +283,5 @@ async def test_cards_of_one_task_are_not_given_to_another_here(world):
         await state.until(running, statuses("running"))
         seen = await host.runtime.list()
         busy = {card: "tg" for item in seen for card in item.gpus}
-        refusal = await host.claimer.claim(ClaimRequest("x", ("a-gpu-0",), 1, 0, None, None, False), busy)
+        refusal = await host.claimer.claim(ClaimRequest("x", ("a-gpu-0",), 1, 0, None, None), busy)
         assert getattr(refusal, "code", None) == "cards_busy"

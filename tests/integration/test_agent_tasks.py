@@ -7,6 +7,7 @@ import os
 import pwd
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -234,6 +235,38 @@ async def test_resume_is_decided_once_from_what_is_complete(mesh):
     done = await mesh.status(group_id, "completed")
     assert done["resume"]["path"] == str(checkpoints / "step-100") and done["resume"]["step"] == 100
     assert {line["text"] for line in await mesh.lines(group_id)} == {f"from={checkpoints}/step-100"}
+
+
+async def test_a_path_that_the_document_names_is_looked_at_and_never_replaced(mesh):
+    place = mesh.directory / "named"
+    for name, file in (("other/step-5", "weights"), ("run/step-100", "weights"), ("other/step-7", ".complete")):
+        (place / name).mkdir(parents=True)
+        (place / name / file).write_text("x")
+
+    async def asked(path: str, name: str) -> dict[str, Any]:
+        document = shell_group(name, mesh.directory, 'echo "from=$HETEROFLOW_RESUME_FROM_CHECKPOINT"')
+        document["training"] |= {"checkpoint_path": str(place / "run"), "resume_from_checkpoint": path}
+        group_id = await mesh.submit(document)
+        done = await mesh.status(group_id, "completed", "failed", within_s=60)
+        done["lines"] = {line["text"] for line in await mesh.lines(group_id)} if done["status"] == "completed" else None
+        return done
+
+    for path, step in ((str(place / "other" / "step-5"), 5), ("/checkpoint/step-100", 100)):
+        real = path.replace("/checkpoint", str(place / "run"))
+        done = await asked(path, f"from-{step}")
+        assert done["lines"] == {f"from={real}"}, done
+        assert done["resume"] == {"path": real, "step": step, "source": "document"}
+    for name, code, words in (
+        ("step-7", "resume_incomplete", "is not complete there: holds nothing but its marker; name one that is whole"),
+        ("step-9", "resume_missing", "does not exist there; mount the share that holds it on every node"),
+    ):
+        path = str(place / "other" / name)
+        done = await asked(path, f"no-{name}")
+        failure = done["failure"]
+        assert (done["status"], failure["class"], done["resume"]) == ("failed", code, None), done
+        assert "rank 0 on node-" in failure["text"] and f"{path} {words}" in failure["text"]
+        assert all(task["status"] == "cancelled" for task in done["tasks"])
+    assert sorted(one.name for one in (place / "other").iterdir()) == ["step-5", "step-7"]
 
 
 async def test_a_killed_agent_s_task_is_adopted_and_its_log_has_no_gap(mesh):

@@ -197,7 +197,7 @@ async def test_a_node_gives_nothing_of_its_agent_away_whatever_is_allowed_on_it(
     )
 
     async def verdict(**fields: Any) -> str:
-        request = ClaimRequest("x", ("c",), 1, 0, None, None, False)
+        request = ClaimRequest("x", ("c",), 1, 0, None, None)
         held = await claimer.claim(replace(request, **fields), {})
         return held.code if isinstance(held, ClaimRefused) else "held"
 

@@ -13,7 +13,7 @@ from mesh.core.control.time_limits import overdue
 from mesh.core.control.view import Attempt, View
 from mesh.core.sched.plan import plan
 from mesh.core.sched.view import Plan
-from mesh.core.state.agreement import STORAGE_NOT_SHARED, disagreement, odd_one
+from mesh.core.state.agreement import STORAGE_NOT_SHARED, disagreement, no_beginning, odd_one
 from mesh.core.state.reach import NO_WAY, blamed, meeting_address, no_way
 from schemas.commands import command
 from schemas.limits import (
@@ -24,7 +24,7 @@ from schemas.limits import (
     REASONS_PER_COMMAND,
     START_DEADLINE_MS,
 )
-from schemas.states import PARENT_CHECKPOINT, SCHEDULING
+from schemas.states import PARENT_CHECKPOINT, RESUME_MISSING, SCHEDULING
 
 Commands = list[dict[str, Any]]
 
@@ -148,6 +148,9 @@ def _inherit(attempt: Attempt) -> dict[str, Any]:
 def _start(view: View, attempt: Attempt) -> dict[str, Any] | None:
     if said := disagreement(attempt.views):
         return _rollback(attempt, STORAGE_NOT_SHARED, said, odd_one(attempt.views)["node"])
+    if (why := no_beginning(attempt.views)) is not None:
+        # A node is not to blame for what is incomplete everywhere.
+        return _rollback(attempt, *why, attempt.views[0]["node"] if why[0] == RESUME_MISSING else None)
     if attempt.reach is not None and (said := no_way(attempt.reach)):
         return _rollback(attempt, NO_WAY, said, blamed(attempt.nodes, attempt.reach))
     api_addr = view.api_addr(attempt.nodes[0])
@@ -176,7 +179,9 @@ def resume_decision(attempt: Attempt) -> dict[str, Any] | None:
     what every other node sees too. A parent's checkpoint is for as long as the group has none itself: it would lose
     what it did since."""
     if attempt.resume is not None:
-        return {"path": attempt.resume, "step": None, "source": "document"}
+        probe = attempt.probe or {}
+        step = probe.get("step") if probe.get("path") == attempt.resume else None
+        return {"path": attempt.resume, "step": step, "source": "document"}
     if attempt.probe is None:
         if attempt.parent is None:
             return None

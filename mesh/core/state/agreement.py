@@ -1,5 +1,5 @@
-"""Whether all nodes of an attempt see the same checkpoints. Those that do not have no shared storage: some ranks would
-resume, the others begin at zero, and the world would hang or train on nonsense."""
+"""Whether all nodes of an attempt see the same checkpoints, and one to begin from. Those that do not have no shared
+storage: some ranks would resume, the others begin at zero, and the world would hang or train on nonsense."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,10 +7,17 @@ from typing import Any
 from mesh.core.state.group import Group
 from mesh.core.state.store import Row
 from schemas.limits import SHARED_STORAGE_TRIES
+from schemas.states import CHECKPOINT_PATH, RESUME_INCOMPLETE, RESUME_MISSING
 
 STORAGE_NOT_SHARED = "storage_not_shared"
 # Different ones kept. Two already end the attempt; the others only tell an operator more.
 _VIEWS_KEPT = 4
+# What ends an attempt is tried again: other nodes may have the share, and caches be late.
+TRIED_AGAIN = frozenset((STORAGE_NOT_SHARED, RESUME_MISSING, RESUME_INCOMPLETE))
+_WHAT_TO_DO = {
+    RESUME_MISSING: "mount the share that holds it on every node, or name another path",
+    RESUME_INCOMPLETE: "name one that is whole, or leave the field out to begin at the newest complete one",
+}
 
 
 def note_view(group: Row, rank: int, node: str, sees: Row) -> None:
@@ -34,7 +41,20 @@ def disagreement(views: Sequence[Row]) -> str | None:
         return None
     same_name = len({view["pick"] for view in views}) == 1
     told = "; ".join(_told(view, same_name) for view in views)
-    return f"The nodes see different checkpoints, so checkpoint_path is not shared storage: {told}."
+    field = views[0].get("field", CHECKPOINT_PATH)
+    return f"The nodes see different checkpoints, so {field} is not shared storage: {told}."
+
+
+def no_beginning(views: Sequence[Row]) -> tuple[str, str] | None:
+    """(code, sentence) where all see that no rank can begin at the path that the document names. Another checkpoint in
+    its place, or zero, would be another training than what was asked for."""
+    view = next((view for view in views if view.get("code")), None)
+    if view is None:
+        return None
+    code = str(view["code"])
+    # Of a later version there may be others.
+    to_do = f"; {_WHAT_TO_DO[code]}" if code in _WHAT_TO_DO else ""
+    return code, f"{view['field']} cannot be begun from: {_who(view)} says that {view['text']}{to_do}."
 
 
 def found_there(group: Row) -> str:
@@ -49,12 +69,15 @@ def odd_one(views: Sequence[Row]) -> Row:
 
 
 def _told(view: Row, same_name: bool) -> str:
-    who = f"rank {view['rank']} on {view['node']}"
-    if view["ranks"] > 1:
-        who += f" and {view['ranks'] - 1} more"
+    who = _who(view)
     if same_name and view["pick"]:
         return f"{who} sees {view['pick']} with other files or bytes in it"
     return f"{who} sees {view['pick'] or 'none that is complete'} ({view['text'][:300]})"
+
+
+def _who(view: Row) -> str:
+    more = f" and {view['ranks'] - 1} more" if view["ranks"] > 1 else ""
+    return f"rank {view['rank']} on {view['node']}{more}"
 
 
 def out_of_tries(group: Group) -> bool:
@@ -64,8 +87,8 @@ def out_of_tries(group: Group) -> bool:
     return bool(group.row["unshared"] >= SHARED_STORAGE_TRIES)
 
 
-def unshared_failure(group: Group, text: str) -> dict[str, Any]:
+def storage_failure(group: Group, code: str, text: str) -> dict[str, Any]:
     views = group.row.get("views") or []
     rank = odd_one(views)["rank"] if len(views) > 1 else None
     said = f"{text} Tried {group.row['unshared']} times."
-    return {"class": STORAGE_NOT_SHARED, "rank": rank, "exit_code": None, "signal": None, "text": said}
+    return {"class": code, "rank": rank, "exit_code": None, "signal": None, "text": said}

@@ -1,6 +1,14 @@
 """StartGroup, ContinuePhase, RollbackGroup: what the controllers decide about an attempt that is not running yet."""
 
-from mesh.core.state.agreement import STORAGE_NOT_SHARED, disagreement, found_there, out_of_tries, unshared_failure
+from mesh.core.state.agreement import (
+    STORAGE_NOT_SHARED,
+    TRIED_AGAIN,
+    disagreement,
+    found_there,
+    no_beginning,
+    out_of_tries,
+    storage_failure,
+)
 from mesh.core.state.group import Group
 from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.penalty import penalise
@@ -29,8 +37,11 @@ def start_group(store: StateStore, idx: int, command: Row) -> Outcome:
             "wrong_port",
             f"rank 0 of {group.id} holds port {group.row['master']['port']}, not {command['master']['port']}.",
         )
-    if said := disagreement(group.row.get("views") or []):
+    views = group.row.get("views") or []
+    if said := disagreement(views):
         return refused(STORAGE_NOT_SHARED, said)
+    if (why := no_beginning(views)) is not None:
+        return refused(*why)
     group.row.pop("unshared", None)
     group.row["master"] = dict(command["master"])
     group.row["resume"] = command["resume"]
@@ -95,8 +106,8 @@ def rollback_group(store: StateStore, idx: int, command: Row) -> Outcome:
             "already_ending", f"attempt {group.attempt} of {group.id} is ending already ({group.row['ending']})."
         )
     penalise(store, command["node"], command["at_ms"])
-    if command["code"] == STORAGE_NOT_SHARED and out_of_tries(group):
-        fail(group, unshared_failure(group, command["text"]))
+    if command["code"] in TRIED_AGAIN and out_of_tries(group):
+        fail(group, storage_failure(group, command["code"], command["text"]))
     else:
         roll_back(group, command["code"], command["text"], command["node"])
     finish(group)

@@ -11,12 +11,13 @@ from schemas.rules.checkpoints.candidate import Candidate, Found, writers
 from schemas.rules.checkpoints.deepspeed import find_deepspeed
 from schemas.rules.checkpoints.manifest import world_of
 from schemas.rules.checkpoints.megatron import find_megatron
-from schemas.rules.checkpoints.names import CONTAINERS, shown, some
+from schemas.rules.checkpoints.names import CONTAINERS, looks_unfinished, shown, some
 from schemas.rules.checkpoints.orbax import find_orbax
 from schemas.rules.checkpoints.paddle import find_paddle
 from schemas.rules.checkpoints.tensorflow import find_tensorflow
 from schemas.rules.checkpoints.torch_layouts import find_torch
-from schemas.rules.checkpoints.view import Directory, Incomplete, Unreadable
+from schemas.rules.checkpoints.view import Directory, Incomplete, Unknown, Unreadable
+from schemas.rules.checkpoints.whole_files import require_file, require_whole
 
 Finder = Callable[[Directory], Found]
 
@@ -104,6 +105,28 @@ def verdicts(root: Directory, framework: str, world: int | None = None) -> Itera
             yield Verdict(item.path, item.candidate, found.tracker, str(why))
         else:
             yield Verdict(item.path, item.candidate, found.tracker, None)
+
+
+def require_complete(root: Directory, framework: str, name: str) -> int | None:
+    """The step of one entry of `root`, whatever is newer. Raises Incomplete; Unknown where it is of no layout of
+    the framework and nothing is wrong with it that could be seen."""
+    for item in _collect(root, framework, Probe(), []):
+        if item.path == name:
+            # Alone: that the one before it has more is a guess, and who named it may know of a smaller world.
+            _judge(root, [item], 0, None)
+            return item.candidate.order.step
+    if looks_unfinished(name):
+        raise Incomplete("has a temporary name: the save did not finish")
+    if f"{name}.index" in root.names():
+        pass  # a stem of TensorFlow's without a number
+    elif root.stat(name).kind == "directory":
+        with root.open(name) as directory:
+            if not directory.names():
+                raise Incomplete("is empty")
+    else:
+        require_file(root, name)
+        require_whole(root, [name])
+    raise Unknown("is of no layout that is known here")
 
 
 def _collect(root: Directory, framework: str, result: Probe, notes: list[str]) -> list[_Placed]:

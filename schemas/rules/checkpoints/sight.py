@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from schemas.rules.checkpoints.manifest import DIRECTORY
 from schemas.rules.checkpoints.names import shown
 from schemas.rules.checkpoints.probe import Probe
 from schemas.rules.checkpoints.saved import saved_of
@@ -14,6 +15,8 @@ from schemas.rules.checkpoints.view import Directory, Unreadable
 _FILES = 64
 # Behind it: the table of contents of a torch file with a checksum of each tensor, or the last tensor itself.
 _TAIL = 4096
+# A checkpoint has a few; a directory that holds many checkpoints may be named as one.
+_DIRECTORIES = 256
 _REJECTED = 20
 _REJECTED_TOLD = 3
 _NAME_TOLD = 300
@@ -54,6 +57,14 @@ def sight_of(root: Directory, found: Probe) -> Sight:
             digest.update(_framed(piece))
     told = tuple((name[:_NAME_TOLD], why[:TEXT_MAX]) for name, why in found.rejected[-_REJECTED_TOLD:])
     return Sight(found.pick or "", digest.hexdigest(), _text(found), _mark(root, found.pick), told)
+
+
+def digest_of(root: Directory, name: str, words: str) -> str:
+    """Of one entry of `root` and of what is said about it. No times: see above."""
+    digest = blake2b(digest_size=16)
+    for piece in (words.encode("utf-8", "surrogateescape"), *_pieces(root, name)):
+        digest.update(_framed(piece))
+    return digest.hexdigest()
 
 
 def _mark(root: Directory, pick: str | None) -> str:
@@ -97,7 +108,8 @@ def _of_pick(place: Directory, name: str) -> Iterator[bytes]:
 
 def _of_directory(directory: Directory, names: list[str], nested: bool = False) -> Iterator[bytes]:
     kinds = directory.names()
-    names.sort()
+    # What an agent puts there while others look says nothing about a checkpoint.
+    names = sorted(name for name in names if not name.startswith(DIRECTORY))
     for name in names:
         yield f"{kinds[name]} {name}".encode("utf-8", "surrogateescape")
     files = [name for name in names if kinds[name] == "file"]
@@ -109,10 +121,10 @@ def _of_directory(directory: Directory, names: list[str], nested: bool = False) 
             yield str(why).encode()
     if not nested:
         return
-    for name in names:
-        if kinds[name] == "directory":
-            try:
-                with directory.open(name) as below:
-                    yield from _of_directory(below, [*below.names()])
-            except Unreadable as why:
-                yield str(why).encode()
+    directories = [name for name in names if kinds[name] == "directory"]
+    for name in directories[:: -(-len(directories) // _DIRECTORIES) or 1]:
+        try:
+            with directory.open(name) as below:
+                yield from _of_directory(below, [*below.names()])
+        except Unreadable as why:
+            yield str(why).encode()

@@ -10,7 +10,7 @@ from schemas.rules.checkpoints.deepspeed import is_deepspeed, judge_deepspeed, j
 from schemas.rules.checkpoints.marked import MARKER, is_marked, judge_marked, loose_files
 from schemas.rules.checkpoints.names import lightning_step, step_of
 from schemas.rules.checkpoints.trainer import STATE, is_trainer, judge_trainer, require_dcp_below
-from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
+from schemas.rules.checkpoints.view import Directory, Incomplete, Kind, Unknown
 from schemas.rules.checkpoints.whole_files import (
     SAME_SAVE_NS,
     refuse_leftovers,
@@ -76,7 +76,7 @@ def _judge(deepspeed: bool, name: str, directory: Directory) -> None:
         judge_dcp(directory)
     elif is_deepspeed(names):
         if not deepspeed:
-            raise Incomplete("is of DeepSpeed, which is not the framework of this group")
+            raise Unknown("is of DeepSpeed, which is not the framework of this group")
         judge_deepspeed(directory)
     elif is_trainer(name, names):
         judge_trainer(name, directory)
@@ -85,7 +85,7 @@ def _judge(deepspeed: bool, name: str, directory: Directory) -> None:
     elif is_marked(name, names):
         judge_marked(name, directory)
     else:
-        raise Incomplete(
+        raise Unknown(
             "nothing in it tells that it was written to the end: no known layout, no .complete, not named step-N"
         )
 

@@ -1,7 +1,8 @@
 """What the rules see of a directory, whoever reads it.
 
 Incomplete       is raised when a checkpoint cannot be taken as complete; its text is the reason, for people
-`- Unreadable    is raised when something cannot be read: it is missing, a link, no regular file, too large
+|- Unreadable    is raised when something cannot be read: it is missing, a link, no regular file, too large
+`- Unknown       is raised when it is of no layout that is known here: nothing says that it is whole, nor that it is not
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,10 @@ class Incomplete(Exception):
 
 
 class Unreadable(Incomplete):
+    pass
+
+
+class Unknown(Incomplete):
     pass
 
 

@@ -1,10 +1,11 @@
 """All that one rank is started with. The agent starts it by this, and `heteroflow render` prints it."""
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from schemas.rules.allowed_paths import IN_TASK_PATHS, PARENT_IN_TASK
+from schemas.rules.allowed_paths import IN_TASK_PATHS, PARENT_IN_TASK, RESUME_IN_TASK
 from schemas.rules.environment import rank_environment
 from schemas.rules.frameworks import given_to
 from schemas.rules.frameworks.placement import FILES_IN_CONTAINER, Placement
@@ -59,12 +60,35 @@ def mount_points(document: Mapping[str, Any], checkpoint_path: str | None) -> tu
 
 
 def in_task(path: str | None, mounts: tuple[MountPoint, ...]) -> str | None:
-    """A path of the host as a container sees it."""
+    """A path of the host as a container sees it; as it is where no mount shows it."""
+    mount = shows(path, mounts) if path is not None else None
+    return path if path is None or mount is None else _below(mount, path)
+
+
+def shows(path: str, mounts: tuple[MountPoint, ...]) -> MountPoint | None:
     for mount in mounts:
-        root = mount.source.rstrip("/")
-        if path is not None and (path == mount.source or path.startswith(root + "/")):
-            return mount.target + path[len(root) :]
-    return path
+        if _holds(mount.source, path):
+            # Another mount may lie over that part of this one.
+            over = (other for other in mounts if _holds(other.target, _below(mount, path)))
+            if max(over, key=lambda other: len(other.target)) == mount:
+                return mount
+    return None
+
+
+def _below(mount: MountPoint, path: str) -> str:
+    return mount.target.rstrip("/") + path[len(mount.source.rstrip("/")) :]
+
+
+def _holds(root: str, path: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def resume_mount(document: Mapping[str, Any], path: str) -> MountPoint:
+    """Of a path that lies in none of the others. It keeps its name, since trainers read steps and formats out of names;
+    TensorFlow's is the beginning of the names of several files, so there it is the directory that holds them."""
+    if part_of(document).get("framework") == "tensorflow":
+        return MountPoint(posixpath.dirname(path), RESUME_IN_TASK, True)
+    return MountPoint(path, f"{RESUME_IN_TASK}/{posixpath.basename(path)}", True)
 
 
 def rank_start(
@@ -76,6 +100,9 @@ def rank_start(
     mounts = mount_points(document, placement.checkpoint_path)
     if placement.parent_path is not None:
         mounts = (*mounts, MountPoint(placement.parent_path, PARENT_IN_TASK, True))
+    # Before placement a placeholder stands there.
+    if placement.resume is not None and placement.resume.startswith("/") and shows(placement.resume, mounts) is None:
+        mounts = (*mounts, resume_mount(document, placement.resume))
     seen = placement if host_paths else _inside(placement, mounts)
     given = given_to(document, seen)
     hyper_params: Mapping[str, str] = (document.get("training") or {}).get("hyper_params") or {}

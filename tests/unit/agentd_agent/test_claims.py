@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentd.claims.checkpoint_probe import look
+from agentd.claims.checkpoint_probe import Seen, look, look_at
 from agentd.claims.claimer import Claimer, ClaimRequest, HeldClaim
 from agentd.claims.port_hold import hold_port
 from agentd.claims.task_paths import check_dataset_path, check_free_space, check_mounts, prepare_checkpoint_path
@@ -212,7 +212,6 @@ def request(tree, **changed):
         "port": 0,
         "checkpoint_path": str(tree.root / "ckpt"),
         "dataset_path": None,
-        "explicit_resume": False,
     }
     return ClaimRequest(**(facts | changed))
 
@@ -228,8 +227,102 @@ async def test_a_claim_tells_what_there_is_to_resume(tree, claimer):
     held = await claimer.claim(request(tree), {})
     assert isinstance(held, HeldClaim) and held.resume is not None and held.resume["step"] == 7
     assert held.sees is not None and held.sees["pick"] == "step-7"
-    explicit = await claimer.claim(request(tree, explicit_resume=True), {})
-    assert isinstance(explicit, HeldClaim) and explicit.resume is None and explicit.sees is None
+
+
+async def test_a_path_that_the_document_names_is_looked_at_instead(tree, claimer):
+    for step in (5, 7):
+        (tree.root / "ckpt" / f"step-{step}").mkdir(parents=True)
+        (tree.root / "ckpt" / f"step-{step}" / "weights").write_text("x")
+    path = str(tree.root / "ckpt" / "step-5")
+    held = await claimer.claim(request(tree, resume_from_checkpoint=path), {})
+    assert isinstance(held, HeldClaim) and held.sees is not None
+    assert held.resume == {"path": path, "step": 5, "source": "document"}
+    told = (held.sees["pick"], held.sees["field"], held.sees.get("code"))
+    assert told == (path, "resume_from_checkpoint", None)
+    assert "mark" not in held.sees, "the mark is that of the newest one in checkpoint_path"
+    outside = await claimer.claim(request(tree, resume_from_checkpoint="/etc/passwd"), {})
+    assert isinstance(outside, ClaimRefused) and outside.permanent
+    (tree.root / "way").symlink_to("/etc")
+    through = await claimer.claim(request(tree, resume_from_checkpoint=str(tree.root / "way" / "passwd")), {})
+    assert isinstance(through, ClaimRefused) and through.code == "path_leaves_allowed"
+    os.mkfifo(tree.root / "pipe")
+    pipe = await claimer.claim(request(tree, resume_from_checkpoint=str(tree.root / "pipe")), {})
+    assert isinstance(pipe, ClaimRefused) and (pipe.code, pipe.permanent) == ("resume_refused", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "framework", "code", "words"),
+    [
+        ("gone", None, "resume_missing", "gone does not exist there"),
+        ("stem", None, "resume_missing", "stem does not exist there"),
+        ("stem", "tensorflow", "", "stem is of no layout that is known here, and taken as it is"),
+        ("empty", None, "resume_incomplete", "empty is not complete there: is empty"),
+        ("step-1", None, "resume_incomplete", "holds nothing but its marker"),
+        ("cut.pt", None, "resume_incomplete", "cut.pt is cut short"),
+        ("step-9.inprogress", None, "resume_incomplete", "a temporary name"),
+        ("final", None, "", "final is of no layout that is known here, and taken as it is"),
+        ("step_3", None, "", "step_3 is of no layout that is known here, and taken as it is"),
+        ("best", None, "", "best is complete"),  # whatever the one before it has
+        ("root", None, "", "taken as it is"),
+    ],
+)
+async def test_what_is_said_of_a_path_that_the_document_names(tree, claimer, name, framework, code, words):
+    for directory in ("empty", "step-1", "step-9.inprogress", "final", "step_3", "step-4", "root/step-1"):
+        (tree.root / directory).mkdir(parents=True)
+    for file in ("step-1/.complete", "step-9.inprogress/w", "final/w", "step_3/w", "step-4/w", "root/step-1/w"):
+        (tree.root / file).write_text("x")
+    (tree.root / "cut.pt").write_bytes(b"PK\x03\x04" + b"x" * 100)
+    (tree.root / "stem.index").write_text("x")
+    (tree.root / "best").symlink_to("step-4")
+    seen = look_at(str(tree.root / name), framework, tree.roots)
+    assert isinstance(seen, Seen) and words in seen.sees["text"], seen
+    assert (seen.sees.get("code", ""), bool(seen.resume)) == (code, not code)
+    again = await claimer.claim(request(tree, resume_from_checkpoint=str(tree.root / name), framework=framework), {})
+    assert isinstance(again, HeldClaim) and again.sees == seen.sees, "it is told, and no claim is refused for it"
+
+
+def test_a_path_that_is_an_allowed_directory_itself_is_not_judged_by_what_lies_beside_it(tmp_path):
+    (tmp_path / "step-1").mkdir()
+    (tmp_path / "step-1" / ".complete").write_text("x")
+    seen = look_at(str(tmp_path / "step-1"), None, [str(tmp_path / "step-1")])
+    assert isinstance(seen, Seen) and "no layout" in seen.sees["text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [("step-1", False), ("latest", False), ("round", False), ("absolute", True), ("up", True), ("absolute/w", True)],
+)
+def test_a_container_follows_links_by_itself(tree, name, refused):
+    run = tree.root / "run"
+    (run / "step-1").mkdir(parents=True)
+    (run / "step-1" / "w").write_text("x")
+    (run / "latest").symlink_to("step-1")
+    (run / "round").symlink_to("step-1/../latest")
+    (run / "absolute").symlink_to(run / "step-1")
+    (tree.root / "step-2").mkdir()
+    (tree.root / "step-2" / "w").write_text("x")
+    (run / "up").symlink_to("../step-2")
+    seen = look_at(str(run / name), None, tree.roots, (), str(run))
+    assert isinstance(seen, ClaimRefused) is refused, seen
+    if isinstance(seen, ClaimRefused):
+        assert seen.permanent and "cannot follow" in seen.text and os.path.realpath(run / name) in seen.text
+    assert isinstance(look_at(str(run / name), None, tree.roots), Seen), "on the host it leads there"
+
+
+def test_the_directory_that_a_container_is_shown_is_allowed_too(tree):
+    (tree.root / "ckpt-5.index").write_text("x")
+    seen = look_at(str(tree.root / "ckpt-5"), "tensorflow", [f"{tree.root}/ckpt-5"], (), str(tree.root))
+    assert isinstance(seen, ClaimRefused) and seen.code == "path_not_allowed"
+
+
+def test_what_agents_write_while_others_look_is_no_difference(tree):
+    (tree.root / "run" / "weights").mkdir(parents=True)
+    path = str(tree.root / "run")
+    before = look_at(path, None, tree.roots)
+    (tree.root / "run" / ".heteroflow-probe-1-ab").write_text("")
+    assert look_at(path, None, tree.roots) == before
+    (tree.root / "run" / "more").write_text("")
+    assert look_at(path, None, tree.roots) != before
 
 
 async def test_every_declared_port_is_held_until_the_start_and_none_after_a_refusal(tree, claimer):

@@ -46,6 +46,22 @@ def test_a_rank_in_a_container(render):
     assert json.loads(told["files"]["/heteroflow/ds_config.json"])["train_batch_size"] == 8
 
 
+@pytest.mark.parametrize(
+    ("path", "inside", "mounted"),
+    [("/checkpoint/step-5", "/checkpoint/step-5", False), ("/data/other/step-5", "/resume/step-5", True)],
+)
+def test_what_it_resumes_from_is_where_the_rank_finds_it(render, path, inside, mounted):
+    document = good(training__resume_from_checkpoint=path)
+    on_host = json.loads(render(document, "--json")[1])
+    real = path.replace("/checkpoint", "/data/ckpt/llama")
+    assert (on_host["env"]["HETEROFLOW_RESUME_FROM_CHECKPOINT"], on_host["mounts"]) == (real, [])
+    document["task"]["image"] = "r/x:1"
+    told = json.loads(render(document, "--json")[1])
+    assert told["env"]["HETEROFLOW_RESUME_FROM_CHECKPOINT"] == inside
+    mount = {"source": real, "target": inside, "read_only": True}
+    assert (mount in told["mounts"]) is mounted
+
+
 def test_for_people(render):
     code, out, _ = render(written("deepspeed"))
     assert code == 0 and "argv   /bin/sh -c" in out and "node-1 slots=4" in out and "decided when it is placed" in out

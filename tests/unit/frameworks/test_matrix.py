@@ -193,6 +193,34 @@ def test_a_container_sees_its_parents_checkpoint_read_only_while_it_begins_there
     assert "/parent" not in [mount.target for mount in later.mounts]
 
 
+@pytest.mark.parametrize(
+    ("framework", "resume", "told", "mount"),
+    [
+        ("ddp", "/data/other/run/step-5", "/resume/step-5", ("/data/other/run/step-5", "/resume/step-5", True)),
+        ("ddp", "/data/other/w.pt", "/resume/w.pt", ("/data/other/w.pt", "/resume/w.pt", True)),
+        ("tensorflow", "/data/other/run/ckpt-5", "/resume/ckpt-5", ("/data/other/run", "/resume", True)),
+        ("ddp", "/data/ckpt/x/step-5", "/checkpoint/step-5", None),
+        ("ddp", "/data/ckpt/xy/step-5", "/resume/step-5", ("/data/ckpt/xy/step-5", "/resume/step-5", True)),
+        ("ddp", "/data/a/step-5", "/m/step-5", None),
+        # Another mount lies over it in the container.
+        ("ddp", "/data/a/sub/step-5", "/resume/step-5", ("/data/a/sub/step-5", "/resume/step-5", True)),
+        ("ddp", "/data/b/step-5", "/m/sub/step-5", None),
+    ],
+)
+def test_what_a_rank_is_told_to_resume_from_is_where_it_runs(framework, resume, told, mount):
+    own = document(framework)
+    own["task"]["image"] = "x:1"
+    own["task"]["mounts"] = [
+        {"source": "/data/a", "target": "/m", "read_only": True},
+        {"source": "/data/b", "target": "/m/sub", "read_only": True},
+    ]
+    start = rank_start(own, placed(resume=resume), False, {})
+    assert start.env["HETEROFLOW_RESUME_FROM_CHECKPOINT"] == told
+    assert [one for one in start.mounts if one.target.startswith("/resume")] == ([mount] if mount else [])
+    on_host = rank_start(document(framework), placed(resume=resume), True, {}).env
+    assert on_host["HETEROFLOW_RESUME_FROM_CHECKPOINT"] == resume
+
+
 def test_the_model_to_begin_with_is_told_and_shown_read_only():
     own = document("ddp")
     own["training"]["base_checkpoint"] = "/data/models/llama3-8b"

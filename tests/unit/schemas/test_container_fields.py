@@ -137,3 +137,7 @@ def test_a_place_that_is_not_mounted_by_the_group_may_be_named_as_one_that_could
     mounts = [{"source": "/data/a", "target": "/checkpoint"}]
     assert codes(with_image(task__mounts=mounts)) == {"task.mounts[0].target": "mount_twice"}
     assert accepted(with_image(task__mounts=mounts, training__checkpoint_path=DELETED))
+    mounts = [{"source": "/data/a", "target": "/resume/a"}]
+    named = {"training__resume_from_checkpoint": "/data/b/step-1"}
+    assert codes(with_image(task__mounts=mounts, **named)) == {"task.mounts[0].target": "mount_twice"}
+    assert accepted(with_image(task__mounts=mounts))

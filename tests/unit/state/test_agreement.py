@@ -69,6 +69,93 @@ def test_nodes_that_see_different_things(world, sees, words, order):
     assert not any(task["status"] in ("starting", "running") for task in world.tasks(group))
 
 
+PATH = "/data/base/step-5"
+NAMED = {"pick": PATH, "digest": "aa", "text": f"{PATH} is complete", "field": "resume_from_checkpoint"}
+MISSING = {**NAMED, "pick": "", "digest": "00", "text": f"{PATH} does not exist there", "code": "resume_missing"}
+BROKEN = {**NAMED, "pick": "", "digest": "cc", "text": f"{PATH} is not complete there: a is empty"}
+BROKEN["code"] = "resume_incomplete"
+
+
+def named(world, nodes=2):
+    group = world.submit(nodes, 2, checkpoint_path="/data/run", resume_from_checkpoint=PATH)
+    world.control()
+    return group
+
+
+def waited(world, group):
+    world.clean(group)
+    for _ in range(40):
+        if world.status(group) != "pending":
+            return
+        world.control(1000)
+
+
+def test_a_path_that_the_document_names_is_seen_by_all(world):
+    group = named(world)
+    for rank in (0, 1):
+        probe = {"path": PATH, "step": 5, "source": "document"}
+        world.report(world.tasks(group)[rank], "claimed", resume=probe, sees=NAMED)
+    (start,) = world.control()
+    assert (start["t"], start["resume"]) == ("StartGroup", {"path": PATH, "step": 5, "source": "document"})
+
+
+@pytest.mark.parametrize(
+    ("sees", "words"),
+    [
+        ((NAMED, MISSING), f"rank 0 on n1 sees {PATH} (.*); rank 1 on n2 sees none that is complete ({PATH} does not"),
+        ((BROKEN, NAMED), f"rank 0 on n1 sees none that is complete ({PATH} is not complete there: a is empty); rank"),
+        ((NAMED, {**NAMED, "digest": "bb"}), f"rank 0 on n1 sees {PATH} with other files or bytes in it; rank 1"),
+    ],
+)
+def test_a_path_that_the_document_names_is_another_on_another_node(world, sees, words):
+    group = named(world)
+    claim(world, group, *sees)
+    (rollback,) = world.control()
+    assert (rollback["code"], rollback["node"]) == ("storage_not_shared", "n2")
+    assert "so resume_from_checkpoint is not shared storage" in rollback["text"]
+    at = 0
+    for piece in words.split(".*"):
+        at = rollback["text"].index(piece, at)
+
+
+@pytest.mark.parametrize(
+    ("sees", "code", "node", "words"),
+    [
+        (MISSING, "resume_missing", "n1", "does not exist there; mount the share that holds it on every node"),
+        (BROKEN, "resume_incomplete", None, "is not complete there: a is empty; name one that is whole"),
+    ],
+)
+def test_where_no_rank_can_begin_at_it_the_group_fails_and_begins_nowhere_else(world, sees, code, node, words):
+    group = named(world)
+    for _ in range(SHARED_STORAGE_TRIES):
+        assert world.status(group) == "scheduling"
+        claim(world, group, sees, sees)
+        row = world.group(group)
+        start = {"attempt": row["attempt"], "claimed": [0, 1], "resume": None}
+        start["master"] = {"addr": "n1", "port": row["master"]["port"]}
+        assert world.do("StartGroup", group_id=group, **start).code == code, "also of an older leader"
+        (rollback,) = world.control()
+        assert (rollback["t"], rollback["code"], rollback["node"]) == ("RollbackGroup", code, node)
+        assert f"rank 0 on n1 and 1 more says that {PATH} {words}" in rollback["text"]
+        waited(world, group)
+    assert world.status(group) == "failed"
+    failure = world.group(group)["failure"]
+    assert (failure["class"], failure["rank"]) == (code, None) and PATH in failure["text"]
+    assert "from zero" not in str([row["text"] for _, row in world.store.scan("event", f"{group}/")])
+
+
+def test_a_share_that_one_node_lacks_is_looked_for_on_another(world):
+    group = named(world, 1)
+    (first,) = world.group(group)["nodes"]
+    claim(world, group, MISSING)
+    world.control()
+    waited(world, group)
+    assert world.group(group)["nodes"] == [{"n1": "n2", "n2": "n1"}[first]]
+    claim(world, group, NAMED)
+    world.control()
+    assert world.status(group) == "starting" and "unshared" not in world.group(group)
+
+
 def test_it_goes_to_nodes_that_do_share(world):
     """n2 lacks the mount; n3 has it."""
     group = submitted(world)
