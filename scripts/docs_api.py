@@ -26,6 +26,7 @@ curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:7460/api/v1/task-groups?
   ISO-8601 UTC, null is what is not known.
 * **Refusals** are problem objects, whatever the status: `code` (stable, for programs), `message` (what happened),
   `hint` (what to do), `field`, `findings` (everything wrong with the input), `status`. 503 carries `Retry-After`.
+* **Parameters** that a route does not know, or that are given twice where one counts, are refused by name.
 * **Pages**: a list takes `limit` and answers a `cursor`, null at the end. With `cursor=` the next page follows,
   whatever came or went meanwhile.
 * **Moment**: reads are linearizable unless `consistency=stale`. `X-HeteroFlow-Index`, `X-HeteroFlow-Age-Ms` and

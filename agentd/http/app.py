@@ -36,7 +36,7 @@ from agentd.http.answer import same_clothes
 from agentd.http.callers import CALLERS, Callers
 from agentd.http.context import API, Api
 from agentd.http.discovery import DESCRIPTION, Describing
-from agentd.http.gate import caller_gate, host_gate, problems
+from agentd.http.gate import caller_gate, host_gate, problems, query_gate
 from agentd.http.needs import check_routes
 from agentd.http.openapi import openapi
 from agentd.http.rates import RATES, Rates
@@ -89,7 +89,7 @@ def make_app(api: Api, token: str | Callable[[], str], *own_hosts: str, wire: Wi
     traffic = Traffic()
     app = web.Application(
         client_max_size=HTTP_BODY_MAX,
-        middlewares=[counted(traffic), problems, host_gate(*own_hosts), caller_gate(callers)],
+        middlewares=[counted(traffic), problems, host_gate(*own_hosts), caller_gate(callers), query_gate],
     )
     app.on_response_prepare.append(same_clothes)
     app[API], app[CALLERS], app[TRAFFIC], app[RATES] = api, callers, traffic, Rates()

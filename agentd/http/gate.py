@@ -11,11 +11,14 @@ from aiohttp.typedefs import Handler, Middleware
 from agentd.config import is_every_address
 from agentd.http.answer import error_answer, problem_answer
 from agentd.http.callers import CALLER, Callers
+from agentd.http.description import description_of
 from agentd.http.needs import need_of
+from agentd.http.parameter import check_query
 from agentd.http.rates import RATES, TooManyRequests
 from schemas.errors import HeteroFlowError, NotAuthorised, Problem
 from schemas.rules.permissions import Permission
 
+API_PREFIX = "/api/"
 log = logging.getLogger(__name__)
 
 _HINTS = {
@@ -99,6 +102,15 @@ def host_gate(*own_hosts: str) -> Middleware:
         return await handler(request)
 
     return gate
+
+
+@web.middleware
+async def query_gate(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Between agents of two releases a parameter that one does not know yet is let pass."""
+    said = description_of(request.match_info.handler)
+    if said is not None and request.path.startswith(API_PREFIX):
+        check_query(request, said.parameters)
+    return await handler(request)
 
 
 def caller_gate(callers: Callers) -> Middleware:

@@ -1,14 +1,17 @@
 """Query parameters: one declaration reads the request and stands in the API's description."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from aiohttp import web
 
-from schemas.errors import InvalidInput
+from schemas.errors import Finding, InvalidInput
 
 _SHOWN = 40
+_NEAR = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class Words:
                 raise refused(self.name, text, f"has more than {self.high} characters")
             # `$` as in the description: the end, and not before a line break that ends the text.
             if self.pattern is not None and (not re.search(self.pattern, text) or _breaks_off(self.pattern, text)):
-                raise refused(self.name, text, "does not look as described", self.about)
+                raise refused(self.name, text, f"does not match {self.pattern}", self.about)
         return given
 
     @property
@@ -146,6 +149,26 @@ def limit(high: int, default: int) -> Whole:
 
 def refused(name: str, text: str, why: str, hint: str = "") -> InvalidInput:
     return InvalidInput("invalid_parameter", f"{name}={text[:_SHOWN]!r} {why}", hint, field=name)
+
+
+def check_query(request: web.Request, known: Sequence[Parameter]) -> None:
+    """Raises InvalidInput with every finding: a parameter that is not known, or said twice where one counts, would be
+    left out in silence, and the caller would take the answer for what was asked."""
+    names = {parameter.name: parameter for parameter in known}
+    found = []
+    for name in dict.fromkeys(request.query):
+        parameter, times = names.get(name), len(request.query.getall(name))
+        if parameter is None:
+            near = get_close_matches(name[:_SHOWN].lower(), names, n=1, cutoff=_NEAR)
+            hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names) or 'none'}"
+            said = f"{name[:_SHOWN]!r} is no parameter here"
+            found.append(Finding("unknown_parameter", name[:_SHOWN], said, hint))
+        elif times > 1 and not (parameter.repeats or isinstance(parameter, Choices)):
+            said = f"{name} is given {times} times, and one of them would count"
+            found.append(Finding("repeated_parameter", name, said, "give it once"))
+    if found:
+        first = found[0]
+        raise InvalidInput(first.code, first.message, first.hint, field=first.path, findings=found)
 
 
 def _breaks_off(pattern: str, text: str) -> bool:

@@ -129,7 +129,11 @@ async def test_an_unexpected_failure_gives_an_id_and_no_traceback(tmp_path, capl
 
 
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=x", "limit=٣", "limit=" + "9" * 400, "cursor=-1", "status=nope", "consistency=maybe"]
+    "query",
+    [
+        *("limit=0", "limit=x", "limit=٣", "limit=" + "9" * 400, "cursor=-1", "status=nope", "consistency=maybe"),
+        *("statuss=running", "limit=1&limit=2", "rank"),
+    ],
 )
 async def test_parameters_that_are_none(tmp_path, query):
     async with served(tmp_path) as client:
