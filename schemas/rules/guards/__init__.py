@@ -11,7 +11,7 @@ from schemas.rules.guards.as_typed import judge_typing
 from schemas.rules.guards.calls import Walk, walk
 from schemas.rules.guards.judge import Judge, Shape
 from schemas.rules.guards.launch import MPI_KINDS, PADDLE_KINDS, TORCH_KINDS, Launch
-from schemas.rules.guards.launcher_choice import SCRIPT, judge_choice, launches_of
+from schemas.rules.guards.launcher_choice import SCRIPT, judge_choice, judge_strangers, launches_of
 from schemas.rules.guards.other_worlds import deepspeed, mpi, paddle
 from schemas.rules.guards.parallelism import judge_parameters
 from schemas.rules.guards.some_nodes import judge_nodes
@@ -62,6 +62,8 @@ def command_findings(
             judge_nodes(found, launches, judge)
             judge_typing(command, found, launches, judge)
             _of_bash(found, judge)
+            if not judge.errors:  # a mistyped launcher has been told by then
+                judge_strangers(found, launches, training.get("launcher"), judge)
     judge_parameters(parameters, found, launches, judge)
     return judge.errors, judge.warnings
 

@@ -2,15 +2,25 @@
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from schemas.rules.guards.calls import Walk
 from schemas.rules.guards.judge import Judge
-from schemas.rules.guards.launch import Launch
+from schemas.rules.guards.launch import Launch, python_call
 from schemas.rules.guards.words import is_known
 from schemas.rules.guards.wrappers import LAUNCHERS, SHELLS, base_name, is_python
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _OPERATORS = ("&&", "||", ";", "2>&1")
+_END_AT_UNKNOWN = ("torchrun", "torch.distributed.run", "accelerate", "deepspeed")
+# What the launchers call alike.
+_SAME_OPTION = (
+    frozenset(("nnodes", "num_nodes", "num_machines")),
+    frozenset(("nproc_per_node", "num_gpus", "num_processes")),
+    frozenset(("node_rank", "machine_rank", "rank")),
+    frozenset(("master_addr", "main_process_ip", "master")),
+    frozenset(("master_port", "main_process_port")),
+)
 _BUILT_IN = ("cd", "export", "source", ".", "set", "ulimit", "eval", "alias", "unset")
 # Of word processors and web pages: dashes, quotes and spaces that are characters like others to a shell.
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
@@ -33,12 +43,39 @@ def judge_typing(command: str | Sequence[str], walk: Walk, launches: Sequence[La
         elif call.expanded and " " in program and _is_known_name(program):
             said = f"quotes {judge.shown(program)} as one word: a program of that whole name is looked for"
             judge.refuse("quoted_command", said, "Remove the quotes around it.")
+        elif is_python(program):
+            _script_name(python_call(call.words).name, call.program, judge)
     for launch in launches:
-        if launch.script and launch.script[0][:1] in tuple(_DASHES):
-            _strange(launch.script[0], launch.script[0][0], f"is the script to {launch.kind}", judge)
+        _script_name(launch.script[0] if launch.script else "", launch.kind, judge)
+        if launch.kind in _END_AT_UNKNOWN:
+            _unknown_options(launch, judge)
+        for word in launch.options.quoted:
+            said = f"has {judge.shown(word)} as one word, which {launch.kind} takes for the script"
+            listed = not launch.call.expanded
+            hint = "Make each of them an element of the list." if listed else "Remove the quotes around it."
+            judge.refuse("quoted_arguments", said, hint)
     if isinstance(command, str) and "\r\n" in command:
         said = "has line ends of Windows: a shell takes the carriage return as part of the last word of each line"
         judge.warn("carriage_return", said, "Save it with Unix line ends.")
+
+
+def _unknown_options(launch: Launch, judge: Judge) -> None:
+    """Such a launcher ends at once; another version of it may know the option."""
+    for spelled in dict.fromkeys(launch.options.unknown):
+        name = spelled.lstrip("-").replace("-", "_")
+        same = next((names for names in _SAME_OPTION if name in names), frozenset())
+        known = launch.known_options
+        meant = next(iter(sorted(same & known) or get_close_matches(name, sorted(known), n=1, cutoff=0.8)), None)
+        said = f"says {judge.shown(spelled)}, which {launch.kind} does not know: it would end with an error at once"
+        hint = (
+            f"Write --{meant}." if meant else f"Remove {judge.shown(spelled)}, or put it behind the script it is for."
+        )
+        judge.warn("unknown_option", said, hint)
+
+
+def _script_name(name: str, program: str, judge: Judge) -> None:
+    if name[:1] in tuple(_DASHES) or _STRANGE.match(name):
+        _strange(name, name[0], f"is the script to {program}", judge)
 
 
 def _strange(word: str, character: str, what: str, judge: Judge) -> None:

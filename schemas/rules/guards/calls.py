@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from schemas.rules.guards import positional
 from schemas.rules.guards.known import Environment
 from schemas.rules.guards.shell import parse
 from schemas.rules.guards.tree import Block, Group, Item, List, Node, Pipeline, Simple
@@ -81,6 +82,7 @@ def walk(command: str | Sequence[str], environment: Mapping[str, str]) -> Walk:
     found = Walk(Unknowns())
     walker = _Walker(found)
     start = Environment({name: without_private(value) for name, value in environment.items()})
+    positional.give(start, [], found.unknowns)
     if isinstance(command, str):
         found.items = parse(without_private(command), found.unknowns, found.of_bash)
         walker.run(found.items, start, _Place(plain=True))
@@ -198,8 +200,12 @@ class _Walker:
                     environment.unset(name)
                 return
             if fields[0] in self._functions:
-                self._function(fields[0], environment, simple, place)
+                self._function(fields, environment, simple, place)
                 return
+            if program == "set" and (given := positional.set_by(fields[1:])) is not None:
+                positional.give(environment, given, self._found.unknowns)
+            elif program == "shift":
+                positional.shift(environment, fields[1:], self._found.unknowns, place.looped)
             if program in SHELLS and self._shell(fields, environment, simple, place):
                 return
             if (line := line_of(fields, environment)) is not None:
@@ -214,11 +220,14 @@ class _Walker:
             fields = after
         raise Unreadable("it wraps a program more often than can be followed")
 
-    def _function(self, name: str, environment: Environment, simple: Simple, place: _Place) -> None:
+    def _function(self, fields: list[str], environment: Environment, simple: Simple, place: _Place) -> None:
         if place.depth >= _SHELL_DEPTH_MAX:
             raise Unreadable("its functions are nested too deeply")
-        body = self._functions[name]
+        body = self._functions[fields[0]]
+        before = positional.taken(environment)
+        positional.give(environment, fields[1:], self._found.unknowns)
         self.run(body, environment, replace(place, depth=place.depth + 1))
+        positional.give_back(environment, before)
         self._found.inner[simple.number] = Inner(body, same=True)
 
     def _line(self, fields: list[str], line: str, environment: Environment, simple: Simple, place: _Place) -> None:
@@ -226,6 +235,7 @@ class _Walker:
         same = base_name(fields[0]) == "eval"
         if not same:
             environment = environment.copy()
+            positional.give(environment, [], self._found.unknowns)
             self._found.wrappers.setdefault(simple.number, []).append(fields)
         self._found.inner[simple.number] = Inner(self._inner(line, simple, environment, place, same), same=same)
 
@@ -238,6 +248,7 @@ class _Walker:
         """Whether it is a shell with its line at hand."""
         errexit = pipefail = reads = False
         text: str | None = None
+        given: list[str] = []
         at = 1
         while at < len(fields) and fields[at][:1] in ("-", "+") and len(fields[at]) > 1:
             word = fields[at]
@@ -259,14 +270,16 @@ class _Walker:
                     at += 2 if fields[at].endswith("o") else 1
                 if at >= len(fields):
                     return False
-                text = fields[at]
+                text, given = fields[at], fields[at + 2 :]
                 break
         if text is None and simple.fed is not None and (reads or at >= len(fields)):
-            text = self._text(simple.fed, environment)
+            text, given = self._text(simple.fed, environment), fields[at:]
         if text is None:
             return False
         plain = base_name(fields[0]) in PLAIN_SHELLS
-        inner = self._inner(text, simple, environment.copy(), replace(place, plain=plain))
+        own = environment.copy()
+        positional.give(own, given, self._found.unknowns)
+        inner = self._inner(text, simple, own, replace(place, plain=plain))
         self._found.inner[simple.number] = Inner(inner, errexit, pipefail)
         return True
 

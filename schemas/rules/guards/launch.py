@@ -4,7 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemas.rules.guards.calls import Call
-from schemas.rules.guards.options import ACCELERATE, DEEPSPEED, MPI, PADDLE, TORCHRUN, Grammar, Options, read_options
+from schemas.rules.guards.options import (
+    ACCELERATE,
+    DEEPSPEED,
+    LAUNCH,
+    MPI,
+    PADDLE,
+    TORCHRUN,
+    Grammar,
+    Options,
+    read_options,
+)
 from schemas.rules.guards.wrappers import LAUNCHERS, base_name, is_python
 
 _MODULES = {
@@ -18,7 +28,8 @@ _MODULES = {
     "horovod.runner": "horovodrun",
 }
 _GRAMMARS: dict[str, Grammar] = {
-    **dict.fromkeys(("torchrun", "torch.distributed.run", "torch.distributed.launch"), TORCHRUN),
+    **dict.fromkeys(("torchrun", "torch.distributed.run"), TORCHRUN),
+    "torch.distributed.launch": LAUNCH,
     "accelerate": ACCELERATE,
     "deepspeed": DEEPSPEED,
     **dict.fromkeys(("paddle.distributed.launch", "fleetrun"), PADDLE),
@@ -28,6 +39,8 @@ TORCH_KINDS = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 PADDLE_KINDS = ("paddle.distributed.launch", "fleetrun")
 MPI_KINDS = ("mpirun", "horovodrun")
 _PYTHON_OPTIONS_WITH_VALUES = "WX"
+# torchrun takes PET_STANDALONE=1 for --standalone (torch/distributed/argparse_util.py, check_env).
+_FLAGS_BY_VARIABLE = ("standalone", "module", "no_python", "run_path")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,11 @@ class Launch:
     kind: str
     options: Options
     call: Call
+
+    @property
+    def known_options(self) -> frozenset[str]:
+        grammar = _GRAMMARS[self.kind]
+        return grammar.flags | grammar.values
 
     @property
     def script(self) -> list[str]:
@@ -57,7 +75,13 @@ def launch_of(call: Call) -> Launch | None:
     if found is None:
         return None
     kind, words = found
-    return Launch(kind, read_options(words, _GRAMMARS[kind]), call)
+    options = read_options(words, _GRAMMARS[kind])
+    if kind in TORCH_KINDS:
+        for flag in _FLAGS_BY_VARIABLE:
+            variable = f"PET_{flag.upper()}"
+            if flag not in options.given and call.set_here.get(variable, "0").strip() not in ("", "0"):
+                options.given[flag] = (variable, call.set_here[variable])
+    return Launch(kind, options, call)
 
 
 def named_launcher(words: Sequence[str]) -> tuple[str, Sequence[str]] | None:

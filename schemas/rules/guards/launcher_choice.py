@@ -15,8 +15,9 @@ from schemas.rules.guards.launch import (
     named_launcher,
     python_call,
 )
+from schemas.rules.guards.unseen import judge_schedulers, shell_scripts, strangers, warn_of_unseen
 from schemas.rules.guards.words import is_known
-from schemas.rules.guards.wrappers import LAUNCHERS, SHELLS, base_name, is_python
+from schemas.rules.guards.wrappers import LAUNCHERS, base_name, is_python
 
 SCRIPT = "script"  # training.launcher: the script itself starts one process a card
 _FITTING: dict[str, tuple[str, ...]] = {
@@ -38,8 +39,11 @@ _USE = {
 }
 _USE_TORCHRUN = "Use torchrun or accelerate launch."
 _FOLLOWED_MAX = 16  # launches of one command whose exit codes are followed: each is compared with all behind it
+# accelerate 1.15, accelerate/commands/accelerate_cli.py.
+_ACCELERATE_VERBS = frozenset(
+    "config estimate-memory env launch merge-weights tpu-config test to-fsdp2 -h --help".split()
+)
 _BY_SSH = ("ssh", "pdsh", "clush", "parallel-ssh")
-_SHELL_SUFFIXES = (".sh", ".bash")
 # Python programs that prepare or look, and train nothing.
 _TOOL_MODULES = ("pip", "venv", "http.server", "json.tool", "compileall", "zipfile", "tarfile", "site", "ensurepip")
 
@@ -51,7 +55,9 @@ def launches_of(walk: Walk) -> list[Launch]:
 def judge_choice(walk: Walk, launches: Sequence[Launch], declared: str | None, judge: Judge) -> None:
     framework = judge.shape.framework
     _misused_python(walk, judge)
+    _misused_accelerate(walk, judge)
     _elsewhere(walk, judge)
+    judge_schedulers(walk, judge)
     for launch in launches:
         fitting = _FITTING.get(framework)
         if fitting is not None and launch.kind not in fitting:
@@ -84,6 +90,14 @@ def _misused_python(walk: Walk, judge: Judge) -> None:
             how = f"{call.program} {'-m ' if python.kind == 'module' else ''}{name}"
             said = f"calls {how}, but {name} is a program of its own"
             judge.refuse("wrong_launcher", said, f"Remove {call.program} in front of {name}.")
+
+
+def _misused_accelerate(walk: Walk, judge: Judge) -> None:
+    for call in walk.calls:
+        verb = call.words[1] if len(call.words) > 1 else ""
+        if call.program == "accelerate" and is_known(verb) and verb not in _ACCELERATE_VERBS:
+            said = f"calls accelerate {judge.shown(verb)}, but what starts a script is accelerate launch"
+            judge.refuse("wrong_launcher", said, "Write accelerate launch, then its options, then the script.")
 
 
 def _elsewhere(walk: Walk, judge: Judge) -> None:
@@ -132,14 +146,21 @@ def _without_launcher(walk: Walk, declared: str | None, judge: Judge) -> set[int
     scripts = [(call, python) for call, python in pythons if _trains(python)]
     framework, world = judge.shape.framework, judge.shape.world
     fitting = _FITTING.get(framework)
-    hidden = [call for call in walk.calls if _cannot_be_seen(call)]
+    hidden = shell_scripts(walk)
     if fitting and scripts and not hidden and (world or 0) > 1 and declared != SCRIPT:
         _alone(*scripts[-1], judge)
     elif fitting and hidden and (world or 0) > 1 and not scripts:
-        shown = judge.shown(base_name(_shown_of(hidden[0]) or hidden[0].program))
-        said = f"calls {shown}: which launcher it uses cannot be seen from here"
-        judge.warn("unseen_launcher", said, "Let it call torchrun without options: PET_* variables tell it the world.")
+        warn_of_unseen(hidden[0], judge)
     return {call.simple.number for call, _ in scripts}
+
+
+def judge_strangers(walk: Walk, launches: Sequence[Launch], declared: str | None, judge: Judge) -> None:
+    """Where no launcher, no Python and no shell script is seen, what trains is another program, or nothing."""
+    told = bool(launches) or any(is_python(call.program) for call in walk.calls) or bool(shell_scripts(walk))
+    if told or declared == SCRIPT or not _FITTING.get(judge.shape.framework) or (judge.shape.world or 0) < 2:
+        return
+    for call in strangers(walk)[:1]:
+        warn_of_unseen(call, judge)
 
 
 def _alone(call: Call, python: Python, judge: Judge) -> None:
@@ -167,21 +188,8 @@ def _trains(python: Python) -> bool:
     )
 
 
-def _cannot_be_seen(call: Call) -> bool:
-    """A shell script, a program whose name is not known, or a shell that reads what only another program prints."""
-    if not is_known(call.words[0]) or _shown_of(call).endswith(_SHELL_SUFFIXES):
-        return True
-    return call.program in SHELLS and not _shown_of(call)
-
-
-def _shown_of(call: Call) -> str:
-    if call.program in SHELLS or call.program in ("source", "."):
-        return next((word for word in call.words[1:] if not word.startswith("-")), "")
-    return call.words[0]
-
-
 def _declared(walk: Walk, launches: Sequence[Launch], declared: str, judge: Judge) -> None:
-    if any(_cannot_be_seen(call) for call in walk.calls):
+    if shell_scripts(walk) or (not launches and strangers(walk)):
         return
     kinds = {launch.kind for launch in launches}
     if declared == SCRIPT:

@@ -1,7 +1,8 @@
 """Options of the launchers, read as each launcher reads them: up to the script, whose own options are its own."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from schemas.rules.guards.words import is_known, is_one_unknown
 
@@ -20,9 +21,9 @@ class Grammar:
     abbreviated: bool = True
 
 
-# torch 2.13, torch/distributed/run.py; `use_env` and `use-env` are of torch.distributed.launch.
+# torch 2.13, torch/distributed/run.py and launch.py, which adds `use_env`.
 TORCHRUN = Grammar(
-    flags=_names("standalone module no_python run_path virtual_local_rank use_env help"),
+    flags=_names("standalone module no_python run_path virtual_local_rank help"),
     values=_names(
         "nnodes nproc_per_node rdzv_backend rdzv_endpoint rdzv_id rdzv_conf max_restarts monitor_interval start_method "
         "event_log_handler role log_dir redirects tee local_ranks_filter duplicate_stdout_filters "
@@ -31,7 +32,8 @@ TORCHRUN = Grammar(
     ),
     short={"-m": "module", "-r": "redirects", "-t": "tee", "-h": "help"},
 )
-# accelerate 1.15, accelerate/commands/launch.py: what is no flag takes a value.
+LAUNCH = replace(TORCHRUN, flags=TORCHRUN.flags | {"use_env"})
+# accelerate 1.15, accelerate/commands/launch.py: of another version, what is no flag takes a value.
 ACCELERATE = Grammar(
     flags=_names(
         "quiet cpu multi_gpu tpu enable_cpu_affinity dynamo_use_fullgraph dynamo_use_dynamic "
@@ -39,7 +41,36 @@ ACCELERATE = Grammar(
         "module no_python tpu_cluster no_tpu_cluster tpu_use_sudo downcast_bf16 fp8_use_autocast_during_eval debug "
         "help use_xpu ipex use_mps_device"
     ),
-    values=frozenset(),
+    values=_names(
+        "config_file mixed_precision num_processes num_machines num_cpu_threads_per_process dynamo_backend "
+        "dynamo_mode gpu_ids machine_rank main_process_ip main_process_port tee log_dir role rdzv_backend "
+        "rdzv_conf max_restarts monitor_interval vm env main_training_function deepspeed_config_file zero_stage "
+        "offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path "
+        "gradient_accumulation_steps gradient_clipping zero3_init_flag zero3_save_16bit_model deepspeed_hostfile "
+        "deepspeed_exclusion_filter deepspeed_inclusion_filter deepspeed_multinode_launcher "
+        "deepspeed_moe_layer_cls_names fsdp_version fsdp_offload_params fsdp_min_num_params "
+        "fsdp_sharding_strategy fsdp_reshard_after_forward fsdp_auto_wrap_policy "
+        "fsdp_transformer_layer_cls_to_wrap fsdp_backward_prefetch fsdp_state_dict_type fsdp_forward_prefetch "
+        "fsdp_use_orig_params fsdp_cpu_ram_efficient_loading fsdp_sync_module_states "
+        "fsdp_activation_checkpointing fsdp_activation_checkpointing_offload megatron_lm_tp_degree "
+        "megatron_lm_use_custom_fsdp megatron_lm_no_load_optim megatron_lm_eod_mask_loss "
+        "megatron_lm_overlap_cpu_optimizer_d2h_h2d megatron_lm_no_save_optim megatron_lm_optimizer_cpu_offload "
+        "megatron_lm_use_precision_aware_optimizer megatron_lm_decoder_last_pipeline_num_layers "
+        "megatron_lm_pp_degree megatron_lm_num_micro_batches megatron_lm_sequence_parallelism "
+        "megatron_lm_recompute_activations megatron_lm_use_distributed_optimizer megatron_lm_gradient_clipping "
+        "megatron_lm_recompute_granularity megatron_lm_recompute_method megatron_lm_recompute_num_layers "
+        "megatron_lm_attention_backend megatron_lm_expert_model_parallel_size megatron_lm_context_parallel_size "
+        "megatron_lm_attention_dropout megatron_lm_hidden_dropout megatron_lm_attention_softmax_in_fp32 "
+        "megatron_lm_expert_tensor_parallel_size megatron_lm_calculate_per_token_loss "
+        "megatron_lm_use_rotary_position_embeddings fp8_backend fp8_margin fp8_interval fp8_format "
+        "fp8_amax_history_len fp8_amax_compute_algo fp8_override_linear_precision fp8_opt_level "
+        "fp8_enable_fsdp_float8_all_gather fp8_pad_inner_dim aws_access_key_id aws_secret_access_key "
+        "mpirun_hostfile parallelism_config_dp_replicate_size parallelism_config_dp_shard_size "
+        "parallelism_config_tp_size parallelism_config_cp_size parallelism_config_cp_backend "
+        "parallelism_config_cp_comm_strategy parallelism_config_sp_size parallelism_config_sp_backend "
+        "parallelism_config_sp_seq_length parallelism_config_sp_seq_length_is_variable "
+        "parallelism_config_sp_attn_implementation"
+    ),
     short={"-m": "module", "-q": "quiet", "-t": "tee", "-h": "help"},
     abbreviated=False,
 )
@@ -92,6 +123,7 @@ MPI = Grammar(
     },
     abbreviated=False,
 )
+_SPACE = re.compile(r"\s")
 _TWO_VALUES = _names("mca gmca am")
 
 
@@ -107,6 +139,7 @@ class Options:
     rest: list[str] = field(default_factory=list)
     opaque: bool = False
     one_dash: list[str] = field(default_factory=list)
+    quoted: list[str] = field(default_factory=list)
 
     def value(self, name: str) -> str | None:
         found = self.given.get(name)
@@ -127,6 +160,10 @@ def read_options(words: Sequence[str], grammar: Grammar) -> Options:
             found.opaque = True
         elif word == "--":
             found.rest = list(words[at:])
+            break
+        elif word.startswith("-") and _SPACE.search(word.partition("=")[0]) and grammar is not MPI:
+            found.quoted.append(word)
+            found.rest = list(words[at - 1 :])
             break
         elif word.startswith("-") and len(word) > 1:
             at = _option(word, words, at, grammar, found)
@@ -155,7 +192,7 @@ def _option(word: str, words: Sequence[str], at: int, grammar: Grammar, found: O
         found.given[str(short)] = (spelled[:2], word[2:])
         return at
     takes = known or grammar is ACCELERATE
-    if not takes:
+    if not known:
         found.unknown.append(spelled)
     if not known and takes and not equals and words[at : at + 1] and words[at].endswith(".py"):
         return at

@@ -30,6 +30,10 @@ def deepspeed(launch: Launch, judge: Judge) -> None:
     if "include" in given:
         for host in given["include"][1].split("@"):
             judge.cards(given["include"][0], host.partition(":")[2])
+    if "exclude" in given and is_known(given["exclude"][1]):
+        spelled, value = given["exclude"]
+        said = f"says {spelled}={judge.shown(value)}, which leaves cards out; training.per_node_gpu is {shape.cards}"
+        judge.refuse(CONTRADICTION, said, f"Remove {spelled}: every card of the group is used.")
     chosen = [given[name][0] for name in ("include", "exclude") if name in given]
     if chosen and ("num_nodes" in given or "num_gpus" in given):
         said = f"says {chosen[0]} beside --num_nodes or --num_gpus, which deepspeed refuses"

@@ -86,11 +86,12 @@ class _Parser:
         return Item(parts)
 
     def _pipeline(self) -> Pipeline:
-        negated = False
+        negated = timed = False
         while self.keyword in ("!", "time"):
             negated ^= self.keyword == "!"
+            timed = self.keyword == "time"
             self._next()
-        commands = [self._command()]
+        commands = [self._timed() if timed and self.keyword.startswith("-") else self._command()]
         while self.operator in ("|", "|&"):
             if self.operator == "|&":
                 self.of_bash.append("|&")
@@ -98,6 +99,17 @@ class _Parser:
             self._newlines()
             commands.append(self._command())
         return Pipeline(commands, negated)
+
+    def _timed(self) -> Node:
+        """Behind `time`, at an option: bash knows -p alone; another shell, and bash as `sh`, runs a program `time`."""
+        if not self._plain:
+            if self.keyword == "-p":
+                self._next()
+            return self._command()
+        node = self._command()
+        if isinstance(node, Simple):
+            node.words.insert(0, (Part("text", "time", False),))
+        return node
 
     def _newlines(self) -> None:
         while self.operator == "\n":

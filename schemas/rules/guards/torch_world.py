@@ -26,10 +26,9 @@ def torchrun(launch: Launch, judge: Judge) -> None:
     _told(judge, launch, "nproc_per_node", "PET_NPROC_PER_NODE", 1)
     if "standalone" in options.given:
         if shape.several:
-            said = (
-                f"says --standalone, which waits for ever or splits a group of {shape.nodes} nodes into worlds of one"
-            )
-            judge.refuse(CONTRADICTION, said, f"Remove --standalone; {_LEFT_OUT}.")
+            spelled = options.spelled("standalone")
+            said = f"says {spelled}, which waits for ever or splits a group of {shape.nodes} nodes into worlds of one"
+            judge.refuse(CONTRADICTION, said, f"Remove {spelled}; {_LEFT_OUT}.")
         return
     backend = _text(launch, "rdzv_backend", "PET_RDZV_BACKEND") or "static"
     dynamic = is_known(backend) and backend != "static"

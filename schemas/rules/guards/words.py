@@ -16,12 +16,12 @@ _PRIVATE = re.compile(f"[{chr(_FIRST)}-{chr(_LAST)}]")
 _PLAIN = re.compile(rf"[^\s;&|<>()\\'\"$`{chr(_FIRST)}-{chr(_LAST)}]+")
 _IN_QUOTES = re.compile(rf"[^\"\\$`{chr(_FIRST)}-{chr(_LAST)}]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-=?])(.*))?\Z", re.DOTALL)
+_BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*|[1-9])(?:(:?[-=?])(.*))?\Z", re.DOTALL)
 _SPECIAL = "@*#?!$-0123456789"
 _EXPANDED_MAX = 256 * 1024  # of one word; `A=$A$A` a few times over is more than any memory
 _LABEL_MAX = 40
 METACHARACTERS = " \t\n;&|<>()"
-_EVERY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\Z")
+_EVERY = re.compile(r"(?:([A-Za-z_][A-Za-z0-9_]*)\[([@*])\]|([@*]))\Z")
 _POSIX = re.compile(r"[#]?[A-Za-z_0-9@*#?!$-]+(?:[%#+]|:\+|\Z)")  # of ${…}; the rest is of bash
 # `$(which torchrun)`: a path of the program, whatever it is.
 _WHICH = re.compile(r"(?:\$\(|`)\s*(?:which|command -v|type -p)\s+([A-Za-z][\w.-]*)\s*(?:\)|`)\Z")
@@ -36,8 +36,9 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """kind: "text", "variable" (text is its name), "sum" (of $((…))), "every" (${NAME[@]}), "array" (NAME=( … )) or
-    "unknown" (text says what it is). default: of ${NAME:-default}; elements: of an array."""
+    """kind: "text", "variable" (text is its name), "sum" (of $((…))), "every" (${NAME[@]}, "$@"), "whole" (the same
+    with *, which quotes make one word), "array" (NAME=( … )) or "unknown" (text says what it is). default: that of
+    ${NAME:-default}; elements: of an array."""
 
     kind: str
     text: str
@@ -81,6 +82,10 @@ class Unknowns:
     def quoted(self, text: str) -> list[str]:
         return [name for name, quoted in map(self.name, _PRIVATE.findall(text)) if quoted]
 
+    def may_split(self, text: str) -> bool:
+        """Whether it may turn out to be no word, or several."""
+        return any(not quoted for _, quoted in map(self.name, _PRIVATE.findall(text)))
+
     def shown(self, text: str) -> str:
         """A text for people: unknowns in their spelling, nothing that drives a terminal."""
         words = _PRIVATE.sub(lambda found: _spelled(self.name(found.group())[0]), text)
@@ -89,7 +94,8 @@ class Unknowns:
 
 
 def _spelled(name: str) -> str:
-    return f"${name}" if _NAME.fullmatch(name) else name
+    name = name.removesuffix("[@]")
+    return f"${name}" if _NAME.fullmatch(name) or name == "@" or name.isdecimal() else name
 
 
 def is_known(text: str) -> bool:
@@ -114,6 +120,11 @@ def joined(elements: Sequence[str]) -> str:
     return _BETWEEN.join(element.replace(_BETWEEN, "\ufffd") for element in elements)
 
 
+def elements(value: str) -> list[str]:
+    """Of an array that `joined` made one value."""
+    return value.split(_BETWEEN) if value else []
+
+
 def expand(word: Word, value_of: Callable[[str], str | None], unknowns: Unknowns, split: bool = True) -> list[str]:
     """The fields a shell makes of a word. value_of: None where it cannot be known."""
     fields: list[str] = []
@@ -130,7 +141,7 @@ def expand(word: Word, value_of: Callable[[str], str | None], unknowns: Unknowns
             if text:
                 current = last if whole else (current or "") + last
             continue
-        if part.kind == "every":
+        if part.kind in ("every", "whole"):
             text = text.replace(_BETWEEN, " ")
         if len(text) + len(current or "") > _EXPANDED_MAX:
             raise Unreadable("its variables expand to more than can be followed")
@@ -160,7 +171,7 @@ def _value(part: Part, value_of: Callable[[str], str | None], unknowns: Unknowns
         return known if known is not None else unknowns.mark(_label(f"$(({part.text}))"), part.quoted)
     if part.kind in ("unknown", "array"):
         return unknowns.mark(part.text, part.quoted)
-    value = value_of(every(part.text) if part.kind == "every" else part.text)
+    value = value_of(every(part.text) if part.kind in ("every", "whole") else part.text)
     if value is None and part.text in PER_PROCESS_NAMES and part.default is not None:
         value = ""  # no node has it, so the default is what every node gets
     if value is None:
@@ -233,11 +244,13 @@ class Scanner:
         return tuple(parts)
 
     def _double(self, parts: list[Part], ends: bool = True) -> None:
-        parts.append(Part("text", "", True))
+        start = len(parts)
         while self.at < len(self.text):
             character = self.text[self.at]
             if character == '"' and ends:
                 self.at += 1
+                if [part.kind for part in parts[start:]] != ["every"]:  # "$@" of no arguments is no word
+                    parts.insert(start, Part("text", "", True))
                 return
             if character == "\\" and self.text[self.at + 1 : self.at + 2] in ("$", "`", '"', "\\", "\n"):
                 if self.text[self.at + 1] != "\n":
@@ -275,6 +288,10 @@ class Scanner:
             return Part("variable", name.group(), quoted)
         if following and following in _SPECIAL:
             self.at += 2
+            if following in "@*":
+                return Part("every" if following == "@" else "whole", "@", quoted)
+            if following in "123456789":
+                return Part("variable", following, quoted)
             return Part("unknown", f"${following}", quoted)
         self.at += 1
         return Part("text", "$", quoted)
@@ -283,8 +300,9 @@ class Scanner:
         if (found := _BRACED.match(inner)) is None:
             if not _POSIX.match(inner):
                 self.of_bash.append(_label(f"${{{inner}}}"))
-            if whole := _EVERY.match(inner):
-                return Part("every", whole.group(1), quoted)
+            if found := _EVERY.match(inner):
+                name, star = (found.group(1), found.group(2)) if found.group(1) else ("@", found.group(3))
+                return Part("whole" if star == "*" else "every", name, quoted)
             return Part("unknown", f"${{{inner[:_LABEL_MAX]}}}", quoted)
         name, operator, rest = found.groups()
         default = None

@@ -24,8 +24,12 @@ _TOOLS = frozenset(
 )
 _CONTAINERS = ("singularity", "apptainer")  # of images that hand the environment on, unless told not to
 _CLEAN = ("-e", "--cleanenv", "-C", "--containall")
-_RUNNERS = frozenset("uv poetry pipenv pixi conda mamba micromamba pdm hatch rye".split())  # by `run`
-_UV_FLAGS = frozenset("--no-sync --frozen --locked --isolated --no-project --active --script -s -q -v".split())
+RUNNERS = frozenset("uv poetry pipenv pixi conda mamba micromamba pdm hatch rye".split())  # by `run`
+_UV_VALUES = frozenset(
+    "-p --python --with --with-editable --with-requirements --extra --no-extra --group --no-group --only-group "
+    "--env-file --directory --project --package --index --default-index --index-url --extra-index-url -f --find-links "
+    "--cache-dir --config-file --color -n --link-mode --resolution --prerelease --refresh-package".split()
+)
 _TMUX_NEW = ("new", "new-session", "neww", "new-window")
 _TMUX_VALUES = ("-s", "-n", "-c", "-x", "-y", "-t", "-e", "-F", "-f", "-L", "-S")
 _OF_BASH = frozenset("source declare typeset shopt pushd popd let coproc mapfile readarray".split())
@@ -46,11 +50,9 @@ def behind(fields: list[str], environment: Environment) -> list[str] | None:
         return _through_env(fields, environment)
     if program in _WRAPPERS:
         return _behind_wrapper(fields)
-    if program in _TOOLS or (program in _RUNNERS and "run" in fields[1:3]):
+    if program in _TOOLS or (program in RUNNERS and "run" in fields[1:3]):
         # `exec` of a container is its own word for what it does.
-        found = _first_known(fields[program in _CONTAINERS :])
-        if found is None and program == "uv":
-            found = _script_of_uv(fields)
+        found = _run_by_uv(fields) if program == "uv" else _first_known(fields[program in _CONTAINERS :])
         if program in _CONTAINERS and any(word in _CLEAN for word in fields[: len(fields) - len(found or ())]):
             environment.close()
         return found
@@ -172,11 +174,12 @@ def _is_program(word: str) -> bool:
     return name in LAUNCHERS or name in SHELLS or name in _WRAPPERS or name == "env" or is_python(word)
 
 
-def _script_of_uv(fields: list[str]) -> list[str] | None:
-    """`uv run train.py` runs it by Python."""
+def _run_by_uv(fields: list[str]) -> list[str] | None:
+    """`uv run train.py` and `uv run -m train` are run by Python."""
     at = fields.index("run") + 1
     while at < len(fields) and fields[at].startswith("-"):
-        at += 1 if "=" in fields[at] or fields[at] in _UV_FLAGS else 2
-    if at < len(fields) and fields[at].endswith(".py"):
-        return ["python", *fields[at:]]
-    return None
+        if fields[at] in ("-m", "--module"):
+            return ["python", "-m", *fields[at + 1 :]]
+        at += 2 if fields[at] in _UV_VALUES else 1
+    run = fields[at:]
+    return ["python", *run] if run and run[0].endswith(".py") else run or None
