@@ -64,6 +64,10 @@ PHASE_TRIES = 3  # leaders that may inherit one phase with a fresh deadline befo
 REBUILD_FIRST_MS, REBUILD_LONGEST_MS = 1_000, 300_000
 REBUILD_RECOVERED_MS = 600_000
 REBUILDS_IN_A_ROW = 20
+# Of a group whose attempts end before they run: how many are made at once; then the first wait, doubled up to the
+# longest.
+RETRIES_AT_ONCE = 3
+RETRY_FIRST_MS, RETRY_LONGEST_MS = 2_000, 300_000
 ATTEMPTS_MAX = 9_999  # of one group: four digits in the keys of its tasks
 
 PENALTY_UNIT = 1000  # of one rollback, in thousandths so that decay is integer arithmetic, equal on every voter

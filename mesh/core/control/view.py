@@ -246,7 +246,8 @@ class View:
                 reason=row["pending_reason"],
                 tenant=str(row.get("tenant") or ""),
                 ports=shape.ports,
-                not_before_ms=(row.get("rebuild") or {}).get("not_before_ms", 0),
+                not_before_ms=max((row.get(why) or {}).get("not_before_ms", 0) for why in ("rebuild", "retry")),
+                tried=_tried(row),
                 avoid=(row.get("rebuild") or {}).get("avoid"),
                 runs_ms=None if shape.deadline_s is None else left_ms(row, shape.deadline_s),
             )
@@ -279,6 +280,12 @@ class View:
             ranks.pop(int(rank), None)
             if not ranks:
                 del self.unstarted[group_id, int(attempt)]
+
+
+def _tried(row: dict[str, Any]) -> str:
+    """Why its last attempt came to nothing."""
+    retry = row.get("retry")
+    return str(retry["text"]) if retry is not None and retry["attempt"] == row["attempt"] else ""
 
 
 def _closes_ms(window: dict[str, Any]) -> int | None:

@@ -7,7 +7,17 @@ group that cannot be placed keeps every node it could use, and those behind it g
 from typing import Any
 
 from mesh.core.sched.pool import Pool, free_port, seat_of
-from mesh.core.sched.reasons import Tally, endless, in_line, nodes_missing, paused, tally, too_small, why_waiting
+from mesh.core.sched.reasons import (
+    Tally,
+    after_try,
+    endless,
+    in_line,
+    nodes_missing,
+    paused,
+    tally,
+    too_small,
+    why_waiting,
+)
 from mesh.core.sched.view import Bind, Key, MeshView, Plan, Waiting
 
 BINDS_PER_PASS = 64  # a pass stays short; the next one follows at once
@@ -57,6 +67,9 @@ def plan(view: MeshView, now_ms: int) -> Plan:
                 tallies[key] = seen
             reasons[group.group_id] = why_waiting(pool, group, seen)
         pool.reserve(group)
+    for group in queue:
+        if group.tried and group.group_id in reasons:
+            reasons[group.group_id] = after_try(reasons[group.group_id], group.tried)
     return Plan(tuple(binds), reasons, _sentence(binds, queue, reasons, head))
 
 

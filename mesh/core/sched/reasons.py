@@ -24,6 +24,7 @@ FILTERS: dict[str, str] = {
     "reserved": "reserved for a group ahead",
 }
 _NAMED = 4
+_TRIED_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +213,11 @@ def _wanted(pool: Pool, group: Waiting) -> dict[str, Any]:
 def _named(nodes: list[str]) -> str:
     shown = ", ".join(nodes[:_NAMED])
     return f"{shown} and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else shown
+
+
+def after_try(reason: dict[str, Any], tried: str) -> dict[str, Any]:
+    """That nodes rest from a claim says nothing to who could mend what the claim failed for."""
+    return reason | {"text": f"{reason['text']}; its last try: {tried[:_TRIED_MAX].rstrip('.')}"}
 
 
 def in_line() -> dict[str, Any]:

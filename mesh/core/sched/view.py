@@ -45,7 +45,7 @@ class NodeView:
 class Waiting:
     """One pending group. attempt: the last one, 0 before the first; reason: as it stands in the state; not_before_ms:
     it is to be built again then, by the leader's stamps; avoid: the node it failed on; runs_ms: how long it may still
-    run, None where nobody said."""
+    run, None where nobody said; tried: why its last attempt came to nothing, empty where it did not."""
 
     group_id: str
     name: str
@@ -62,6 +62,7 @@ class Waiting:
     not_before_ms: int = 0
     avoid: str | None = None
     runs_ms: int | None = None
+    tried: str = ""
 
     @property
     def place(self) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from mesh.core.state.group import Group
 from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.settle import finish
 from mesh.core.state.store import Row, StateStore
+from schemas.limits import ATTEMPTS_MAX
 from schemas.states import ENDING_PAUSED, PAUSED, PAUSING, PENDING, RUNNING, TERMINAL
 
 
@@ -52,6 +53,8 @@ def resume_group(store: StateStore, idx: int, command: Row) -> Outcome:
         )
     if group.status != PAUSED:
         return refused("not_paused", f"group {group.id} is {group.status}, not paused.", status=group.status)
+    if group.attempt >= ATTEMPTS_MAX:
+        return refused("attempts_spent", f"group {group.id} was tried {group.attempt} times; stop it and clone it.")
     group.move(PENDING, f"Resumed by {command['by']}: waiting again at its old place.")
     group.save()
     return done(group_id=group.id, status=group.status)

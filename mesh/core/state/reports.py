@@ -11,6 +11,7 @@ from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.penalty import penalise
 from mesh.core.state.reach import note_reach
 from mesh.core.state.rebuild import endless_exit
+from mesh.core.state.retry import note_ended_by_host
 from mesh.core.state.saves import is_news, note_passed_over, note_removed, note_save
 from mesh.core.state.settle import advance, blame_earlier, fail, failure_follows_loss, finish, recover, roll_back
 from mesh.core.state.stop_after import stop_at_checkpoint
@@ -293,7 +294,9 @@ def _conclude(store: StateStore, item: Touched, node_id: str, sent_ms: int | Non
             # It may be sick: the next attempt goes elsewhere where it can, and here only after a rest.
             penalise(store, node_id, group.at_ms)
             said = f" ({report['text']})" if report.get("text") else ""
-            recover(group, f"rank {report['rank']} on {node_id} was ended by its host, not by its code{said}.", node_id)
+            why = f"rank {report['rank']} on {node_id} was ended by its host, not by its code{said}."
+            note_ended_by_host(group, why)
+            recover(group, why, node_id)
     elif group.row["ending"] == ENDING_FAILED:
         own = [bad for bad in item.bad if is_own(bad[3])]
         if own:

@@ -5,9 +5,10 @@ of the infrastructure too, by their class. What a program did itself never resta
 
 from mesh.core.state.group import Group
 from mesh.core.state.penalty import penalise
+from mesh.core.state.retry import wait_again
 from mesh.core.state.shape import Shape, shape_of
 from schemas.rules.failure_classes import INFRASTRUCTURE, NODE_LOST
-from schemas.states import ENDING_FAILED, PENDING, RECOVERING, RUNNING, STARTING
+from schemas.states import ENDING_FAILED, RECOVERING, RUNNING, STARTING
 
 
 def begin_restart(group: Group, why: str) -> bool:
@@ -54,7 +55,7 @@ def after_failure(group: Group) -> str | None:
         failure_class=named,
     )
     group.row["failure"] = None
-    group.move(PENDING, f"Waiting again at its old place: every rank of attempt {group.attempt} is gone.")
+    wait_again(group, f"Waiting again at its old place: every rank of attempt {group.attempt} is gone.")
     return None
 
 

@@ -7,6 +7,7 @@ from mesh.core.state.group import Group
 from mesh.core.state.lease_hold import KEY as HOLD
 from mesh.core.state.rebuild import rebuild
 from mesh.core.state.restarts import after_failure, begin_restart, restarts_spent
+from mesh.core.state.retry import NODES_OWN, note_fruitless, wait_again
 from schemas.limits import DEFAULT_PROFILE, EXPIRY_DELAY_MS, PROFILES
 from schemas.states import (
     COMPLETED,
@@ -76,7 +77,7 @@ def finish(group: Group) -> None:
     elif ending == ENDING_PAUSED:
         group.move(PAUSED, f"Paused: every rank of attempt {group.attempt} is gone. It keeps its place until resumed.")
     elif group.status == RECOVERING:
-        group.move(PENDING, f"Waiting again at its old place: every rank of attempt {group.attempt} is gone.")
+        wait_again(group, f"Waiting again at its old place: every rank of attempt {group.attempt} is gone.")
 
 
 def fail(group: Group, failure: dict[str, object], kind: str = "root_failure") -> None:
@@ -158,13 +159,18 @@ def roll_back(group: Group, code: str, why: str, node: str | None) -> None:
     one in `starting` may have processes and waits for their end first."""
     group.row["rollbacks"] += 1
     group.row["pending_reason"] = {"code": code, "text": why, "details": {"attempt": group.attempt, "node": node}}
+    if code not in NODES_OWN:
+        note_fruitless(group, code, why)
     group.row["claimed"] = []
     starting = group.status != SCHEDULING
     if starting:
         group.row["ending"] = ENDING_ROLLBACK
     leave_releasing(group)
     text = f"Attempt {group.attempt} was rolled back: {why}"
-    group.move(RECOVERING if starting else PENDING, text, node=node, code=code)
+    if starting:
+        group.move(RECOVERING, text, node=node, code=code)
+    else:
+        wait_again(group, text, node=node, code=code)
 
 
 def leave_releasing(group: Group) -> None:
