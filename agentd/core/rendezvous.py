@@ -61,6 +61,8 @@ class RankView:
     running_s: float
     stepped: bool
     seen: RendezvousNow | None
+    ended: int = 0
+    """How many ranks of the attempt are over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,9 @@ def judge_rendezvous(ranks: Sequence[RankView], nodes: int, where: str, limits: 
     if any(not item.running for item in ranks):
         return Meeting(FORMING, "not every rank is running")
     if absent := [rank for rank in range(nodes) if rank not in {item.rank for item in ranks}]:
-        return Meeting(UNJUDGED, f"cannot judge: nothing is heard of rank {absent[0]}")
+        over = len(absent) <= max((item.ended for item in ranks), default=0)
+        what = f"rank {_listed(absent)} has ended" if over else f"nothing is heard of rank {absent[0]}"
+        return Meeting(UNJUDGED, f"cannot judge: {what}")
     seen = {item.rank: item.seen for item in ranks if item.seen is not None}
     if len(seen) < len(ranks):
         return Meeting(UNJUDGED, "cannot judge: the connections of a rank are not seen")

@@ -30,7 +30,8 @@ class StallLimits:
 @dataclass(frozen=True, slots=True)
 class RankSignals:
     """step: since the newest step of this attempt, None before the first (and on ranks that do not watch it). cards,
-    files, processor: None where it cannot be seen."""
+    files, processor: None where it cannot be seen. ended: how many ranks of the attempt are over, as its host knows:
+    of those nobody tells signals any more."""
 
     rank: int
     running: bool
@@ -40,6 +41,7 @@ class RankSignals:
     files: Quiet | None
     processor: Quiet | None
     step: Quiet | None = None
+    ended: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,10 @@ def judge(ranks: Sequence[RankSignals], world: int, limits: StallLimits) -> Verd
     by_rank = {item.rank: item for item in ranks}
     if waiting := sorted(item.rank for item in by_rank.values() if not item.running):
         return Verdict("moving", f"rank {waiting[0]} is not running")
-    if missing := [rank for rank in range(world) if rank not in by_rank]:
-        return Verdict("unjudged", f"cannot judge: nothing is heard of rank {missing[0]}")
+    absent = [rank for rank in range(world) if rank not in by_rank]
+    # Which of them are over is not told, but when all are.
+    if len(absent) > max((item.ended for item in by_rank.values()), default=0):
+        return Verdict("unjudged", f"cannot judge: nothing is heard of rank {absent[0]}")
     stepped = next((item.step for item in by_rank.values() if item.step is not None), None)
     limit_s = limits.after_s if stepped is not None else limits.before_first_step_s
     since_step_s = stepped.seconds if stepped is not None else max(item.running_s for item in by_rank.values())
@@ -85,7 +89,8 @@ def judge(ranks: Sequence[RankSignals], world: int, limits: StallLimits) -> Verd
     if unseen:
         return Verdict("unjudged", f"{said}, but cannot judge: {unseen}")
     idle = f"cards below {IDLE_CARD_PERCENT:g} %, " if any(item.cards for item in by_rank.values()) else ""
-    text = f"{said}; {idle}logs and files silent on every rank for {span(limit_s)} or longer"
+    every = f"every rank but rank {_listed(absent)}, which has ended," if absent else "every rank"
+    text = f"{said}; {idle}logs and files silent on {every} for {span(limit_s)} or longer"
     return Verdict("stalled", text, shortest_s - limit_s, shortest_s)
 
 
@@ -99,6 +104,11 @@ def _signals(ranks: Iterable[RankSignals], before_first: bool) -> Iterator[_Sign
             yield _Signal(item.files, f"{at} reads or writes", "")
         if before_first:
             yield _Signal(item.processor, f"{at} computes", f"the processes of {at} are not seen")
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ranks[:4]))
+    return shown if len(ranks) <= 4 else f"{shown} and {len(ranks) - 4} more"
 
 
 def span(seconds: float) -> str:

@@ -21,6 +21,7 @@ from agentd.core.stall import RankSignals
 VERSION = 2
 BLOB_MAX = 64 * 1024
 _PLACE_MAX = 80
+_NONE = (None, False, None, 0)  # of what a task without extras has
 
 
 class BlobRefused(ValueError):
@@ -74,6 +75,8 @@ class TaskNow:
     """What the task said of itself; its stepped_s is an age."""
     rendezvous: RendezvousNow | None = None
     """Of a rank of several, as far as they meet at rank 0's port."""
+    ended: int = 0
+    """Of the attempt's ranks, how many are over."""
 
     @property
     def signals(self) -> RankSignals:
@@ -86,6 +89,7 @@ class TaskNow:
             files=self.files,
             processor=self.processor,
             step=self.step,
+            ended=self.ended,
         )
 
 
@@ -167,10 +171,12 @@ def _pack_task(task: TaskNow) -> list[Any]:
 
 def _pack_extras(task: TaskNow) -> list[Any]:
     """Left out where there are none: an agent of the version before reads such a blob as it did."""
-    if task.rendezvous is None:
+    if task.rendezvous is None and not task.ended:
         return [] if task.report is None else [_pack_report(task.report)]
-    # An agent of the version before knows the first of the two alone, and needs one: a report that says nothing.
-    return [_pack_report(task.report or Report(task.rank)), task.report is not None, _pack_meeting(task.rendezvous)]
+    # An agent of the version before knows the first of them alone, and needs one: a report that says nothing.
+    meeting = None if task.rendezvous is None else _pack_meeting(task.rendezvous)
+    extras = [_pack_report(task.report or Report(task.rank)), task.report is not None, meeting]
+    return [*extras, task.ended] if task.ended else extras
 
 
 def _pack_report(report: Report) -> list[Any]:
@@ -243,7 +249,7 @@ def _card(item: Sequence[Any]) -> CardNow:
 def _task(item: Sequence[Any]) -> TaskNow:
     group_id, attempt, rank, ranks, running, running_s, cards, cpu, log, quiets, files, processor, step, *curve = item
     state, text, progress, *extras = curve
-    report, reported, meeting = (*extras, True, None)[:3] if extras else (None, False, None)
+    report, reported, meeting, ended = (*extras, *(True, None, 0)[max(len(extras) - 1, 0) :])[:4] if extras else _NONE
     return TaskNow(
         str(group_id),
         int(attempt),
@@ -263,6 +269,7 @@ def _task(item: Sequence[Any]) -> TaskNow:
         None if progress is None else _progress(progress),
         _report(report) if reported else None,
         None if meeting is None else _meeting(meeting),
+        int(ended),
     )
 
 

@@ -26,7 +26,7 @@ from agentd.telemetry.task_probe import Seen, TaskProbe, running_s
 from mesh.client import MeshClient
 from schemas.errors import HeteroFlowError
 from schemas.rules.tfevents.run_state import RunState
-from schemas.states import RUNNING
+from schemas.states import GONE, RUNNING
 from schemas.task_types import TRAINING
 
 log = logging.getLogger(__name__)
@@ -177,6 +177,7 @@ class NodeTelemetry:
             progress=progress,
             report=report,
             rendezvous=seen.rendezvous,
+            ended=sum((group.get("tally") or {}).get(status, 0) for status in GONE),
         )
 
     async def _tell(self, blob: bytes) -> None:

@@ -105,7 +105,15 @@ class RendezvousWatch:
         if nodes < 2 or place is None:
             return None
         views = [
-            RankView(task.rank, node.node_id, task.running, task.running_s, task.step is not None, task.rendezvous)
+            RankView(
+                task.rank,
+                node.node_id,
+                task.running,
+                task.running_s,
+                task.step is not None,
+                task.rendezvous,
+                task.ended,
+            )
             for node, task in ranks
         ]
         return judge_rendezvous(views, nodes, place, self._limits)

@@ -116,6 +116,7 @@ def test_an_agent_that_came_later_has_not_seen_what_was():
 
 def test_ranks_that_are_not_there_or_do_not_run():
     assert said(view(0, MASTER)).text == "cannot judge: nothing is heard of rank 1"
+    assert said(replace(view(0, MASTER), ended=1)).text == "cannot judge: rank 1 has ended"
     assert said(view(0, MASTER), view(1, NOBODY, running=False)).state == "forming"
 
 

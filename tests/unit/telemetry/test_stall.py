@@ -132,3 +132,14 @@ def test_a_checkpoint_pause():
 def test_a_group_without_cards():
     found = verdict(replace(STUCK, cards=()), replace(OTHER, cards=()))
     assert found.state == "stalled" and "cards" not in found.text
+
+
+def test_those_that_wait_for_a_rank_that_has_ended_stand_still_too():
+    left = replace(OTHER, running_s=LIMITS.before_first_step_s, ended=1)
+    quiet = Quiet(LIMITS.before_first_step_s + 60.0, True)
+    left = replace(left, log=quiet, cards=(quiet,), files=quiet, processor=quiet)
+    found = verdict(left)
+    assert found.state == "stalled" and "every rank but rank 0, which has ended," in found.text
+    assert verdict(replace(left, log=SHORT)).text == "rank 1 prints"
+    assert verdict(left, world=3).text == "cannot judge: nothing is heard of rank 0", "one of the two is over, not both"
+    assert verdict(replace(left, ended=0)).state == "unjudged"

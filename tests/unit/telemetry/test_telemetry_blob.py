@@ -157,3 +157,11 @@ def test_a_desk_keeps_no_blob_of_another_node():
     assert desk.blobs() == {} and desk.refused == 2
     desk.take("gpu-01", pack_node(NODE))
     assert list(desk.blobs()) == ["gpu-01"]
+
+
+@pytest.mark.parametrize("report", [None, Report(0, 7)])
+@pytest.mark.parametrize("meets", [None, RendezvousNow("10.0.0.1:20000", 4.0, True, None)])
+@pytest.mark.parametrize("ended", [0, 3])
+def test_how_many_ranks_are_over_stands_beside_everything_else(report, meets, ended):
+    told = replace(NODE, tasks=(replace(TASK, report=report, rendezvous=meets, ended=ended),))
+    assert unpack_node(pack_node(told)) == told
