@@ -1,18 +1,20 @@
 """Removes whole checkpoints: into a trash beside them by rename, then for good, by open directories and single names.
 
 A rename is at once, so no half of a checkpoint is ever seen under its own name; what a kill leaves in the trash is
-finished by the next call. A link that somebody puts in the way is renamed and removed as a link: nothing behind it is
-touched.
+finished by the next call. Of a file with a marker beside it the marker goes first: without it the file is nobody's
+checkpoint, and the marker in the trash tells the next call to take the file too. A link that somebody puts in the way
+is renamed and removed as a link: nothing behind it is touched.
 """
 
 import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from schemas.rules.checkpoints.fence import FencedDirectory
 from schemas.rules.checkpoints.manifest import DIRECTORY
+from schemas.rules.checkpoints.marked import MARKER, loose_step
 from schemas.rules.checkpoints.names import CONTAINERS
 from schemas.rules.checkpoints.saved import saved_of
 from schemas.rules.checkpoints.view import Unreadable
@@ -31,6 +33,10 @@ def remove_checkpoints(
     judged): one that was saved again since stays. may_go_on: asked before each. Raises OSError."""
     trash = _open_trash(root)
     try:
+        if (left := [name for name in os.listdir(trash) if _is_marker(name)]) and not may_go_on():
+            return []
+        for name in left:
+            _follow(root, name.removesuffix(MARKER), trash)
         gone = _empty(trash)
         for path, mark in superseded:
             if not may_go_on():
@@ -72,22 +78,71 @@ def _move(root: FencedDirectory, path: str, trash: int) -> bool:
     place, _, name = path.rpartition("/")
     if not name or (place and place not in CONTAINERS):
         raise Unreadable(f"{path[:200]!r} is no checkpoint of this directory")
-    if not place:
-        return _renamed(root.descriptor, name, name, trash)
-    try:
-        below = root.open(place)
-    except Unreadable:
-        return False
-    with below:
-        return _renamed(below.descriptor, name, f"{place}{_BETWEEN}{name}", trash)
-
-
-def _renamed(above: int, name: str, as_name: str, trash: int) -> bool:
-    if name in (".", "..") or "/" in name:
+    if name in (".", ".."):
         raise Unreadable(f"{name[:200]!r} is no single name in this directory")
-    try:
-        if not stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+    as_name = f"{place}{_BETWEEN}{name}" if place else name
+    with _opened(root, place) as above:
+        if above is None:
             return False
+        if _kind(name, above) == stat.S_IFDIR:
+            return _renamed(name, above, as_name, trash)
+        marked = loose_step(name) is not None and _kind(name + MARKER, above) == stat.S_IFREG
+        if not marked or not _renamed(name + MARKER, above, as_name + MARKER, trash):
+            return False
+    return _follow(root, as_name, trash)
+
+
+def _follow(root: FencedDirectory, as_name: str, trash: int) -> bool:
+    """Takes the file whose marker lies in the trash, unless it was saved again since."""
+    place, name = _place_of(as_name)
+    with _opened(root, place) as above:
+        if above is None:
+            return False
+        try:
+            marker = os.stat(as_name + MARKER, dir_fd=trash, follow_symlinks=False)
+            file = os.stat(name, dir_fd=above, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        again = file.st_mtime_ns > marker.st_mtime_ns or _kind(name + MARKER, above)
+        if again or not stat.S_ISREG(marker.st_mode) or not stat.S_ISREG(file.st_mode):
+            return False
+        return _renamed(name, above, as_name, trash)
+
+
+@contextlib.contextmanager
+def _opened(root: FencedDirectory, place: str) -> Iterator[int | None]:
+    """Of the directory that holds checkpoints; None where it is gone, or a link."""
+    try:
+        below = root.open(place) if place else None
+    except Unreadable:
+        yield None
+        return
+    if below is None:
+        yield root.descriptor
+        return
+    with below:
+        yield below.descriptor
+
+
+def _is_marker(name: str) -> bool:
+    return name.endswith(MARKER) and loose_step(_place_of(name.removesuffix(MARKER))[1]) is not None
+
+
+def _place_of(as_name: str) -> tuple[str, str]:
+    place, between, name = as_name.partition(_BETWEEN)
+    return (place, name) if between and place in CONTAINERS else ("", as_name)
+
+
+def _kind(name: str, above: int) -> int:
+    """0 where there is nothing."""
+    try:
+        return stat.S_IFMT(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return 0
+
+
+def _renamed(name: str, above: int, as_name: str, trash: int) -> bool:
+    try:
         os.rename(name, as_name, src_dir_fd=above, dst_dir_fd=trash)
     except FileNotFoundError:
         return False
@@ -96,10 +151,11 @@ def _renamed(above: int, name: str, as_name: str, trash: int) -> bool:
 
 def _empty(trash: int) -> list[str]:
     gone = []
+    # A file before its marker, in the order of their names.
     for name in sorted(os.listdir(trash)):
         _remove(trash, name, os.fstat(trash).st_dev, _DEPTH_MAX)
-        place, between, rest = name.partition(_BETWEEN)
-        gone.append(f"{place}/{rest}" if between and place in CONTAINERS else name)
+        if not _is_marker(name):
+            gone.append("/".join(filter(None, _place_of(name))))
     return gone
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from schemas.rules.checkpoints.candidate import Candidate, Found
-from schemas.rules.checkpoints.names import is_temporary, shown, step_of
+from schemas.rules.checkpoints.names import StepName, is_temporary, shown, step_of
 from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
 from schemas.rules.checkpoints.whole_files import read_json, require_file, require_shards, require_whole, require_zip
 
@@ -47,12 +47,17 @@ def judge_marked(name: str, directory: Directory) -> None:
                 raise Incomplete(f"{shown(inner)} is newer than {MARKER}: a save over an older one did not finish")
 
 
+def loose_step(name: str) -> StepName | None:
+    """Of a file that is a checkpoint by itself, once `NAME.complete` lies beside it."""
+    match = _LOOSE.match(name)
+    return step_of(match["stem"]) if match and not is_temporary(name) and not name.endswith(".ckpt") else None
+
+
 def loose_files(names: Mapping[str, Kind], found: Found) -> None:
     """Adds the loose files of one directory to what was found there."""
     for name, kind in names.items():
-        match = _LOOSE.match(name)
-        order = step_of(match["stem"]) if match and kind == "file" and not is_temporary(name) else None
-        if order is None or name.endswith(".ckpt"):
+        order = loose_step(name) if kind == "file" else None
+        if order is None:
             continue
         if name + MARKER in names:
             found.candidates.append(Candidate(name, order, partial(_judge_loose, name), in_directory=False))

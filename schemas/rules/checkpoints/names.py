@@ -29,8 +29,13 @@ class StepName:
     version: int = 0
 
     @property
+    def count(self) -> tuple[bool, int]:
+        """The same of all that was saved at once."""
+        return self.step is not None, self.number
+
+    @property
     def newer(self) -> tuple[bool, int, int]:
-        return self.step is not None, self.number, self.version
+        return *self.count, self.version
 
 
 def step_of(name: str) -> StepName | None:

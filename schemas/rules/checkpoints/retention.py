@@ -1,7 +1,8 @@
 """Which checkpoints `keep_last_n` removes: a plan, made of what is there and carried out elsewhere.
 
-Only what is complete, and superseded: n complete ones have a higher number and were written later. What is incomplete
-is nobody's to judge again: it may be one that is being written.
+Only what is complete, and superseded: n complete ones have a higher number and were written later. What bears one
+number, as a model and its optimizer in a file each, stays or goes together. What is incomplete is nobody's to judge
+again: it may be one that is being written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.rules.checkpoints.manifest import DIRECTORY
+from schemas.rules.checkpoints.marked import loose_step
 from schemas.rules.checkpoints.names import shown
 from schemas.rules.checkpoints.probe import Verdict, verdicts
 from schemas.rules.checkpoints.saved import saved_of
@@ -18,6 +20,8 @@ from schemas.rules.checkpoints.whole_files import read_json
 
 # Of one plan. What is left comes with the next.
 REMOVED_MAX = 16
+# Whether it counts steps, and which.
+_Number = tuple[bool, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +51,34 @@ def plan_retention(
     root: Directory, framework: str, keep: int, protected: Sequence[str] = (), most: int = REMOVED_MAX
 ) -> Plan:
     """keep: at least 1. protected: paths below `root` that stay whatever comes, as the one that was resumed from."""
-    remove: list[tuple[str, str]] = []
+    superseded: list[tuple[_Number, str, str]] = []
     kept: list[tuple[str, str]] = []
+    stays: dict[_Number, str] = {}
+    newest: set[_Number] = set()
     spared = set(protected)
     oldest_kept_ns: int | None = None
-    complete = 0
     try:
         for item in verdicts(root, framework):
+            number = item.candidate.order.count
             why = _why_kept(root, item, spared)
-            if item.why is None and complete < keep:
-                complete += 1
+            if item.why is None and (number in newest or len(newest) < keep):
+                newest.add(number)
                 spared |= _named_best(root, item)
                 oldest_kept_ns = min(oldest_kept_ns or _written_ns(root, item), _written_ns(root, item))
                 why = f"one of the newest {keep}"
             elif why is None and (oldest_kept_ns is None or _written_ns(root, item) > oldest_kept_ns):
                 why = "was written later than newer ones"
             if why is None:
-                remove.append((item.path, saved_of(root, item.path).mark))
-            else:
-                kept.append((shown(item.path), shown(why)))
+                superseded.append((number, item.path, saved_of(root, item.path).mark))
+                continue
+            kept.append((shown(item.path), shown(why)))
+            if item.why is None:
+                stays.setdefault(number, item.path)
     except Incomplete as error:
         # What cannot be looked at now is looked at again.
         return Plan((), ((".", shown(str(error))),))
-    remove.reverse()
+    remove = [(path, mark) for number, path, mark in reversed(superseded) if number not in stays]
+    kept += [(shown(path), shown(f"belongs to {stays[at]}")) for at, path, _ in superseded if at in stays]
     return Plan(tuple(remove[:most]), tuple(kept), len(remove) > most)
 
 
@@ -81,8 +90,8 @@ def _why_kept(root: Directory, item: Verdict, spared: set[str]) -> str | None:
         return "was resumed from, or is named by another"
     if item.tracker is not None and item.tracker in (name, str(item.candidate.order.number)):
         return "is what the framework's own record names"
-    if not item.candidate.in_directory:
-        return "its files are not one directory"
+    if not item.candidate.in_directory and loose_step(name) is None:
+        return "it is neither one directory nor a file with .complete beside it"
     place, _, _ = item.path.rpartition("/")
     if place:
         with root.open(place) as below:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,19 @@ def own(place, step, whole=True, at=None):
     (path / "meta.json").write_text(json.dumps({"step": step}))
     for file in path.rglob("*"):
         os.utime(file, (at or step, at or step))
+
+
+def loose(place, name, at, marked=True):
+    """A file of torch.save, and its marker."""
+    place.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(place / name, "w") as archive:
+        archive.writestr("data.pkl", b"x" * 100)
+    files = [place / name]
+    if marked:
+        (place / f"{name}.complete").touch()
+        files.append(place / f"{name}.complete")
+    for file in files:
+        os.utime(file, (at, at))
 
 
 def plan(place, keep, *protected, framework="ddp", **more):
@@ -130,6 +144,98 @@ def test_files_of_one_that_are_no_directory_stay(tmp_path):
     assert planned.remove == () and planned.kept
 
 
+@pytest.mark.parametrize("place", ["", "checkpoints"])
+def test_a_file_goes_with_its_marker(tmp_path, place):
+    for step in (1, 2, 10, 30):
+        loose(tmp_path / place, f"step_{step}.pt", step)
+    loose(tmp_path / place, "step_3.pt", 3, marked=False)
+    (tmp_path / place / "step_1.pt.note").write_text("of the user's own")
+    os.utime(tmp_path / place / "step_1.pt.note", (1, 1))
+    below = f"{place}/" if place else ""
+    planned = plan(tmp_path, 2, f"{below}step_2.pt")
+    assert names(planned) == [f"{below}step_1.pt"]
+    assert carry_out(tmp_path, planned) == names(planned) and carry_out(tmp_path, planned) == []
+    stays = ["step_1.pt.note", "step_3.pt", *(f"step_{at}.pt{end}" for at in (2, 10, 30) for end in ("", ".complete"))]
+    assert left(tmp_path / place) == sorted(stays)
+    assert probed(tmp_path, "ddp").pick == f"{below}step_30.pt"
+
+
+def test_a_file_of_lightning_stays(tmp_path):
+    """Which one its trainer calls the best is in a pickle."""
+    for step in (1, 2, 3):
+        loose(tmp_path, f"epoch=0-step={step}.ckpt", step, marked=False)
+    planned = plan(tmp_path, 1)
+    assert planned.remove == () and "neither one directory nor" in dict(planned.kept)["epoch=0-step=1.ckpt"]
+
+
+def test_what_bears_one_number_stays_or_goes_together(tmp_path):
+    """A model and its optimizer in a file each: the newest checkpoint is both, and so is what was resumed from."""
+    for step in (1, 2, 3):
+        loose(tmp_path, f"model_step_{step}.pt", step)
+        loose(tmp_path, f"optim_step_{step}.pt", step)
+    planned = plan(tmp_path, 1, "model_step_2.pt")
+    assert names(planned) == ["model_step_1.pt", "optim_step_1.pt"]
+    assert dict(planned.kept)["optim_step_2.pt"] == "belongs to model_step_2.pt"
+    assert names(plan(tmp_path, 2)) == ["model_step_1.pt", "optim_step_1.pt"]
+    for name in ("ema", "net"):
+        for step in (4, 5):
+            own(tmp_path / name, step)
+            (tmp_path / name / f"step-{step}" / ".complete").touch()
+            (tmp_path / name / f"step-{step}").rename(tmp_path / f"{name}-step-{step}")
+    assert [path for path in names(plan(tmp_path, 1)) if path.endswith("-5")] == []
+
+
+def test_a_file_that_is_saved_again_while_it_is_removed_stays(tmp_path, monkeypatch):
+    for step in (1, 2):
+        loose(tmp_path, f"step_{step}.pt", step)
+    planned, rename = plan(tmp_path, 1), os.rename
+
+    def saved_again(name, *words, **places):
+        rename(name, *words, **places)
+        if name == "step_1.pt.complete":
+            (tmp_path / "step_1.pt").write_bytes(b"half of a new one")
+
+    monkeypatch.setattr(os, "rename", saved_again)
+    assert carry_out(tmp_path, planned) == []
+    assert left(tmp_path) == ["step_1.pt", "step_2.pt", "step_2.pt.complete"]
+    assert carry_out(tmp_path, Plan()) == [] and (tmp_path / "step_1.pt").exists()
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("moment", range(5))
+def test_a_file_that_was_half_removed_is_finished_and_a_lease_is_asked_for(tmp_path, monkeypatch, moment):
+    """Ended before each call that changes something."""
+    for step in (1, 2):
+        loose(tmp_path, f"step_{step}.pt", step)
+    planned, made = plan(tmp_path, 1), []
+
+    def ends(call):
+        def counted(*words, **places):
+            if len(made) == moment:
+                raise Killed
+            made.append(call)
+            return call(*words, **places)
+
+        return counted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", ends(os.rename))
+        patched.setattr(os, "unlink", ends(os.unlink))
+        with contextlib.suppress(Killed):
+            carry_out(tmp_path, planned)
+    assert len(made) == min(moment, 4), "two renames, two removals"
+    assert probed(tmp_path, "ddp").pick == "step_2.pt"
+    before = left(tmp_path)
+    if moment == 1:
+        assert carry_out(tmp_path, Plan(), lambda: False) == [] and left(tmp_path) == before
+    carry_out(tmp_path, plan(tmp_path, 1))
+    assert left(tmp_path) == ["step_2.pt", "step_2.pt.complete"]
+    assert not list((tmp_path / ".heteroflow" / "trash").iterdir())
+
+
 def test_one_that_was_saved_again_since_the_plan_stays(tmp_path):
     for step in (1, 2):
         own(tmp_path, step)
@@ -186,17 +292,45 @@ def test_rules_over_any_tree(steps, keep, protected):
     assert complete[:1] == sorted(set(complete) - removed, reverse=True)[:1]
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    saved=st.dictionaries(
+        st.tuples(st.sampled_from(("net", "ema", "opt")), st.integers(0, 8)),
+        st.tuples(st.booleans(), st.integers(1, 9)),
+    ),
+    keep=st.integers(1, 3),
+    protected=st.sets(st.tuples(st.just("net"), st.integers(0, 8)), max_size=2),
+)
+def test_no_number_is_torn_apart(saved, keep, protected):
+    tree = MemoryDirectory()
+    for (series, step), (whole, at) in saved.items():
+        meta = MemoryFile(json.dumps({"step": step}).encode(), at)
+        parts = {"meta.json": meta, "w": MemoryFile(b"x" if whole else b"", at)}
+        tree.entries[f"{series}-step-{step}"] = MemoryDirectory(dict(parts))
+    complete = {f"{series}-step-{step}": step for (series, step), (whole, _) in saved.items() if whole}
+    spared = [f"{series}-step-{step}" for series, step in protected]
+    removed = set(names(plan_retention(tree, "ddp", keep, spared)))
+    assert removed <= complete.keys() - set(spared)
+    assert not {complete[name] for name in removed} & {complete[name] for name in complete.keys() - removed}
+    assert not {complete[name] for name in removed} & set(sorted(set(complete.values()))[-keep:])
+
+
 # -- attacks
 
 
 @pytest.mark.attack(4)
-@pytest.mark.parametrize("path", ["..", "../other", "/etc", "a/b", "checkpoints/..", "checkpoints/../x", ".", ""])
+@pytest.mark.parametrize(
+    "path",
+    ["..", "../other", "/etc", "a/b", "checkpoints/..", "checkpoints/../x", ".", "", "train.py", "w_step_1.ckpt"],
+)
 def test_a_plan_that_names_anything_else_removes_nothing(tmp_path, path):
     (tmp_path / "here" / "checkpoints").mkdir(parents=True)
     own(tmp_path / "here", 1)
+    for name in ("train.py", "w_step_1.ckpt"):
+        loose(tmp_path / "here", name, 1)
     before = sorted(tmp_path.rglob("*"))
     try:
-        carry_out(tmp_path / "here", Plan(((path, "1"),)))
+        carry_out(tmp_path / "here", Plan(((path, "1000000000"),)))
     except Exception as error:
         assert "no single name" in str(error) or "no checkpoint" in str(error)
     after = [item for item in sorted(tmp_path.rglob("*")) if ".heteroflow" not in item.parts]
