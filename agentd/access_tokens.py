@@ -1,12 +1,13 @@
 """Short-lived tokens (JWT, HS256) for API keys. A token names its key and nothing else: role and tenant are read from
-the key's row each time, so a token of a key that was revoked opens nothing."""
+the key's row each time, so a token of a key that was revoked opens nothing.
+
+The library of tokens is loaded with the first one: it brings that of certificates along, 9 MB that most agents never
+need."""
 
 import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-
-import jwt
 
 from agentd.key_book import KeyBook
 from mesh.client import MeshClient
@@ -25,6 +26,8 @@ class AccessTokens:
 
     async def issue(self, mesh: MeshClient, key: str, key_expires_ms: int | None) -> tuple[str, int]:
         """(token, until when in Unix milliseconds). Raises HeteroFlowError."""
+        import jwt
+
         signer_id, secret = await self._signer(mesh)
         now = int(self._now_s())
         until = now + TOKEN_TTL_S
@@ -35,6 +38,8 @@ class AccessTokens:
 
     async def read(self, token: str) -> tuple[str, int]:
         """(id of its key, until when in Unix milliseconds). Raises NotAuthorised, Unavailable."""
+        import jwt
+
         if len(token) > _LONGEST:
             raise _bad("it is too long")
         try:

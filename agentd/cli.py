@@ -142,7 +142,8 @@ def _print_openapi() -> int:
 
 
 def _run(config: AgentConfig) -> int:
-    from agentd.daemon import AddressInUse, VoterRefused, run_agent
+    from agentd.daemon import VoterRefused, run_agent
+    from agentd.listener import AddressInUse
 
     try:
         return asyncio.run(run_agent(config))

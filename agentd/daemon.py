@@ -2,19 +2,18 @@
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import signal
-import socket
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
 
 from agentd.checkpoints.run_manifest import RunManifests
 from agentd.checkpoints.watch import CheckpointWatch
 from agentd.claims.claimer import Claimer
-from agentd.claims.task_paths import source_refusal
-from agentd.config import Address, AgentConfig, ConfigError
+from agentd.config import AgentConfig, ConfigError
 from agentd.core.founding import Founding
 from agentd.data_dir import DataDir, Identity
 from agentd.debug_report import DebugReport
@@ -23,22 +22,16 @@ from agentd.files.host_files import HostFiles
 from agentd.files.service import FileService
 from agentd.gossip_file import GossipFile
 from agentd.gossip_keeper import GossipKeeper, gossip_carrier, gossip_session, say_goodbye
-from agentd.gpu.base import Gpu, GpuAdapter, GpuSetupRefused
-from agentd.gpu.choice import CardHold, choose_gpus
+from agentd.gpu.base import GpuSetupRefused
+from agentd.gpu.choice import choose_gpus, opened_gpus
 from agentd.http.app import make_app
 from agentd.http.context import Api
 from agentd.http.metrics import Vitals
 from agentd.http.runner import AgentRunner
-from agentd.identity.ca_desk import CaDesk
-from agentd.identity.enrol import enrol
-from agentd.identity.service import IdentityService
-from agentd.identity.settle import given_join_token, open_tls, reachable_as, wants_tls
+from agentd.identity.settle import given_join_token, wants_tls
 from agentd.identity.wiring import look_after_certificate
 from agentd.join import (
     JoinDesk,
-    ask_to_join,
-    check_same_mesh,
-    keep_founding,
     load_founding,
     settle_identity,
     settle_token,
@@ -47,17 +40,18 @@ from agentd.json_log import open_agent_log
 from agentd.leadership import init_cluster
 from agentd.lease_file import LeaseWriter, read_boot_id
 from agentd.lease_keeper import LeaseKeeper
+from agentd.listener import listen
 from agentd.log_loss import LogLoss
 from agentd.log_service import LogService
 from agentd.log_sweep import LogSweep
+from agentd.membership import Membership
 from agentd.node_facts import register_command
 from agentd.node_feed import NodeFeed
 from agentd.registration import keep_registered, register
 from agentd.rejoin import Rejoin
 from agentd.reporter import Reporter
 from agentd.runtime.base import Observed, Runtime
-from agentd.runtime.memory import MemoryRuntime
-from agentd.runtime.process import ProcessRuntime
+from agentd.runtime_choice import choose_runtime, private_paths
 from agentd.task_host import TaskHost
 from agentd.task_plan import TaskPlan
 from agentd.telemetry.wiring import make_telemetry
@@ -68,19 +62,17 @@ from mesh.core.identity.join_token import JoinToken
 from mesh.core.swim import ConfigRefused
 from mesh.gossip import GossipDriver
 from mesh.pruner import Pruner
-from mesh.security.mesh_tls import MeshTls
 from mesh.security.wire import PlainWire
 from schemas.limits import PROFILES
 from schemas.rules.redaction import secret_values
+
+if TYPE_CHECKING:
+    from agentd.identity.service import IdentityService
 
 log = logging.getLogger(__name__)
 EXIT_STOPPED, EXIT_ADDRESS_IN_USE = 0, 4
 # Of telemetry, to one look for new checkpoints.
 _LOOKS_EVERY_ROUNDS = 5
-
-
-class AddressInUse(Exception):
-    """A port of ours is taken: which, and what to do (exit code 4)."""
 
 
 class VoterRefused(Exception):
@@ -107,39 +99,39 @@ async def run_agent(config: AgentConfig) -> int:
         for secret in (token, join_token.secret if join_token is not None else ""):
             if secret:
                 log_lines.hide(secret)
-        tls, ca = open_tls(config, data, identity) if secure else (None, None)
-        agent = Agent(config, data, identity, token, tls, ca, join_token)
-        agent.on_token = log_lines.hide
-        return await agent.run()
+        certificates = _certificates(config, data, identity) if secure else None
+        return await Agent(config, data, identity, token, certificates, join_token, log_lines.hide).run()
     finally:
         data.close()
 
 
+def _certificates(config: AgentConfig, data: DataDir, identity: Identity) -> "IdentityService":
+    # Only here: an agent without TLS does not pay for the library of certificates.
+    from agentd.identity.service import IdentityService
+
+    return IdentityService.open(config, data, identity)
+
+
 class Agent:
+    """on_token: is told the mesh token where that comes only as this host joins."""
+
     def __init__(
         self,
         config: AgentConfig,
         data: DataDir,
         identity: Identity,
         token: str,
-        tls: MeshTls | None = None,
-        ca: CaDesk | None = None,
-        join_token: JoinToken | None = None,
+        certificates: "IdentityService | None",
+        join_token: JoinToken | None,
+        on_token: Callable[[str], None],
     ) -> None:
-        self._config, self._data, self._identity, self._token = config, data, identity, token
-        self._wire: MeshTls | PlainWire = tls or PlainWire()
-        self._join_token = join_token
-        self.on_token: Callable[[str], None] = lambda token: None
-        """Is told the mesh token where that came only as this host joined."""
-        certificates = (
-            IdentityService(data, tls, ca, identity.node_id, reachable_as(config), str(config.api_public))
-            if tls
-            else None
-        )
-        self._desk = JoinDesk(data, identity, load_founding(data))
+        self._config, self._data, self._join_token = config, data, join_token
+        wire = self._wire = certificates.tls if certificates is not None else PlainWire()
+        desk = JoinDesk(data, identity, load_founding(data))
+        self._membership = Membership(config, data, identity, token, wire, desk, join_token, on_token)
         self._api = Api(
             node_id=identity.node_id,
-            desk=self._desk,
+            desk=desk,
             health=self._health,
             extra_allowed_paths=config.extra_allowed_paths,
             identity=certificates,
@@ -155,13 +147,17 @@ class Agent:
         self._feed: NodeFeed | None = None
         self._joined = False
 
+    @property
+    def _identity(self) -> Identity:
+        return self._membership.identity
+
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        listener = _listen(self._config)
+        listener = listen(self._config)
         hosts = (self._config.api_public.host, self._config.api.host)
-        app = make_app(self._api, lambda: self._token, *hosts, wire=self._wire)
+        app = make_app(self._api, lambda: self._membership.token, *hosts, wire=self._wire)
         runner = AgentRunner(app, shutdown_timeout=1.0)
         await runner.setup()
         server = await self._wire.listen(runner, sock=listener)
@@ -189,78 +185,12 @@ class Agent:
             log.info("stopped; tasks of this host go on under their leases")
 
     async def _serve(self) -> None:
-        founding = await self._join()
+        founding = await self._membership.settle()
         async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             if (seat := founding.seat_of(self._identity.uid)) is not None:
                 self._voter = self._make_voter(seat.raft_id, len(founding.seats))
                 group.create_task(self._voter.run())
             await self._run_parts(founding, stack, group)
-
-    async def _join(self) -> Founding:
-        config, identity = self._config, self._identity
-        founding = load_founding(self._data)
-        if founding is None and identity.role == "founder":
-            await self._desk.frozen.wait()
-            founding = self._desk.founding
-        elif founding is None:
-            if config.join is None:
-                raise ConfigError(f"{config.data_dir} has not joined yet; say --join HOST:PORT --token-file F")
-            founding = await self._ask_to_join(config.join)
-        elif config.join is not None:
-            await self._check_same_mesh(config.join)
-        seat = founding.seat_of(identity.uid)
-        if seat is not None and seat.voter_addr != str(config.voter_public):
-            raise ConfigError(
-                f"this node is a voter at {seat.voter_addr}, and voters do not move in this version; "
-                f"start it with --voter {seat.voter_addr}"
-            )
-        if config.profile is not None and config.profile != founding.profile:
-            raise ConfigError(f"this mesh runs profile {founding.profile}, not {config.profile}; leave --profile out")
-        self._identity = keep_founding(self._data, identity, founding)
-        self._desk.adopt(founding)
-        return founding
-
-    async def _ask_to_join(self, address: Address) -> Founding:
-        config, identity = self._config, self._identity
-        if isinstance(self._wire, PlainWire):
-            async with self._wire.session(headers=self._bearer) as session:
-                return (await ask_to_join(address, session, config, identity)).founding
-        if self._wire.in_force:
-            # It died between its certificate and the rest of the answer.
-            async with self._wire.session(any_address=True) as session:
-                return (await ask_to_join(address, session, config, identity)).founding
-        if self._join_token is None:
-            raise ConfigError(f"{config.data_dir} has not joined yet; say --join HOST:PORT --token-file F")
-        return await self._enrol(address, self._join_token)
-
-    async def _enrol(self, address: Address, token: JoinToken) -> Founding:
-        assert isinstance(self._wire, MeshTls)
-        founding, self._token = await enrol(address, token, self._config, self._identity, self._data, self._wire)
-        self.on_token(self._token)
-        return founding
-
-    async def _check_same_mesh(self, address: Address) -> None:
-        """A restart. A certificate that opens nothing any more is replaced by what a join token gives."""
-        wire = self._wire
-        if isinstance(wire, PlainWire):
-            async with wire.session(headers=self._bearer) as session:
-                await check_same_mesh(address, session, self._config, self._identity)
-        elif wire.in_force:
-            try:
-                async with wire.session(any_address=True) as session:
-                    await check_same_mesh(address, session, self._config, self._identity)
-            except ConfigError:
-                if self._join_token is None:
-                    raise
-                await self._enrol(address, self._join_token)
-        elif self._join_token is not None:
-            await self._enrol(address, self._join_token)
-        else:
-            log.warning("the certificate of this node is not in force; join again with a join token")
-
-    @property
-    def _bearer(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token}"}
 
     def _make_voter(self, raft_id: int, voters: int) -> VoterChild:
         settings = VoterSettings(
@@ -282,48 +212,85 @@ class Agent:
         return VoterChild(settings, refused)
 
     async def _run_parts(self, founding: Founding, stack: contextlib.AsyncExitStack, group: asyncio.TaskGroup) -> None:
-        identity = self._identity
-        own_socket = [str(self._data.voter_dir / "voter.sock")] if identity.role == "voter" else []
-        others = [seat.voter_addr for seat in founding.seats if seat.uid != identity.uid]
-        wire = self._wire
-        mesh = VoterClient([*own_socket, *others], self._token, node=identity.node_id, wire=wire)
-        stack.push_async_callback(mesh.close)
-        second = VoterClient([*others[1:], *others[:1], *own_socket], self._token, node=identity.node_id, wire=wire)
-        stack.push_async_callback(second.close)
+        near, far = self._mesh_clients(founding, stack)
         # Between nodes with TLS the certificate says who calls; the token is for people and goes nowhere.
-        session = await stack.enter_async_context(wire.session(headers={} if wire.secure else self._bearer))
-        self._api.mesh = mesh
-        controllers: Controllers | None = None
-        if identity.role == "voter":
-            own = VoterClient(own_socket, self._token, role="controllers", node=identity.node_id)
-            stack.push_async_callback(own.close)
-            group.create_task(init_cluster(own, founding))
-            controllers = Controllers(own)
-            group.create_task(Pruner(own, self._config.retention).run())
-            group.create_task(controllers.run())
+        headers = {} if self._wire.secure else self._membership.bearer
+        session = await stack.enter_async_context(self._wire.session(headers=headers))
+        self._api.mesh = near
+        controllers = self._start_controllers(founding, stack, group) if self._identity.role == "voter" else None
         writer = LeaseWriter(str(self._data.lease_path), read_boot_id())
         stack.callback(writer.close)
-        feed = self._feed = NodeFeed(mesh, identity.node_id, self._wake)
+        feed = self._feed = NodeFeed(near, self._identity.node_id, self._wake)
         profile = PROFILES[founding.profile]
-        self._lease = LeaseKeeper(identity.node_id, identity.uid, profile, writer, (mesh, second), self._wake)
+        own = self._identity
+        lease = self._lease = LeaseKeeper(own.node_id, own.uid, profile, writer, (near, far), self._wake)
         # Before anything that may take its time: tasks of an agent before us run under this lease.
-        group.create_task(self._lease.run())
-        session_of_gossip = await stack.enter_async_context(gossip_session(wire, self._token))
-        carrier = gossip_carrier(wire, session_of_gossip)
+        group.create_task(lease.run())
+        await self._start_gossip(founding, near, stack, group)
+        await self._run_host(founding, near, feed, session, lease, controllers, stack, group)
+
+    def _mesh_clients(self, founding: Founding, stack: contextlib.AsyncExitStack) -> tuple[VoterClient, VoterClient]:
+        """One that asks the voter of this host first, and one that asks it last."""
+        identity, token = self._identity, self._membership.token
+        others = [seat.voter_addr for seat in founding.seats if seat.uid != identity.uid]
+        near = VoterClient([*self._own_voter, *others], token, node=identity.node_id, wire=self._wire)
+        far_first = [*others[1:], *others[:1], *self._own_voter]
+        far = VoterClient(far_first, token, node=identity.node_id, wire=self._wire)
+        for client in (near, far):
+            stack.push_async_callback(client.close)
+        return near, far
+
+    @property
+    def _own_voter(self) -> list[str]:
+        return [str(self._data.voter_dir / "voter.sock")] if self._identity.role == "voter" else []
+
+    def _start_controllers(
+        self, founding: Founding, stack: contextlib.AsyncExitStack, group: asyncio.TaskGroup
+    ) -> Controllers:
+        own = VoterClient(self._own_voter, self._membership.token, role="controllers", node=self._identity.node_id)
+        stack.push_async_callback(own.close)
+        controllers = Controllers(own)
+        group.create_task(init_cluster(own, founding))
+        group.create_task(Pruner(own, self._config.retention).run())
+        group.create_task(controllers.run())
+        return controllers
+
+    async def _start_gossip(
+        self, founding: Founding, mesh: VoterClient, stack: contextlib.AsyncExitStack, group: asyncio.TaskGroup
+    ) -> None:
+        session = await stack.enter_async_context(gossip_session(self._wire, self._membership.token))
+        carrier = gossip_carrier(self._wire, session)
         try:
             remembered = GossipFile(self._data.gossip_path)
-            gossip = GossipKeeper(self._config, identity, founding, remembered, mesh, carrier)
+            gossip = GossipKeeper(self._config, self._identity, founding, remembered, mesh, carrier)
         except ConfigRefused as error:
             # A hint that is missing is no reason to run no tasks.
             log.error("no gossip from this node: %s", error)
-        else:
-            self._gossip = self._api.gossip = gossip.driver
-            group.create_task(gossip.run())
+            return
+        self._gossip = self._api.gossip = gossip.driver
+        group.create_task(gossip.run())
 
-        gpus, adapter = await self._open_gpus(stack)
+    async def _run_host(
+        self,
+        founding: Founding,
+        mesh: VoterClient,
+        feed: NodeFeed,
+        session: aiohttp.ClientSession,
+        lease: LeaseKeeper,
+        controllers: Controllers | None,
+        stack: contextlib.AsyncExitStack,
+        group: asyncio.TaskGroup,
+    ) -> None:
+        """Registers this host and runs its tasks."""
+        identity = self._identity
+        try:
+            gpus, adapter = await stack.enter_async_context(opened_gpus(self._config.gpus, identity.node_id))
+        except GpuSetupRefused as error:
+            raise ConfigError(str(error)) from error
         backend = adapter.backend
-        runtime = await self._open_runtime(stack)
-        self._runtime = runtime
+        runtime = self._runtime = choose_runtime(self._config, self._data, identity)
+        await runtime.open()
+        stack.push_async_callback(runtime.close)
 
         registered = register_command(self._config, identity, runtime, backend, gpus)
 
@@ -340,7 +307,7 @@ class Agent:
         lost = LogLoss()
         logs = LogService(identity.node_id, runtime.log_dir, feed.status_of, session)
         execs = ExecService(runtime, session)
-        files = HostFiles(self._config.allowed_paths, self._private_paths())
+        files = HostFiles(self._config.allowed_paths, private_paths(self._config, self._data))
         self._api.files = FileService(identity.node_id, files, session)
         plan = TaskPlan(runtime, backend == "simulated", identity.cluster_id or "")
         telemetry = make_telemetry(
@@ -365,7 +332,7 @@ class Agent:
             self._data.tasks_dir,
             self._config.api_public.host,
             runtime.get_image,
-            self._private_paths(),
+            private_paths(self._config, self._data),
         )
 
         def after_pass(seen: Sequence[Observed]) -> None:
@@ -386,7 +353,7 @@ class Agent:
             after_pass,
             RunManifests(self._config.allowed_paths).write,
         )
-        self._api.vitals = Vitals(self._lease, lost, controllers)
+        self._api.vitals = Vitals(lease, lost, controllers)
         self._host, self._api.logs, self._api.telemetry, self._api.execs = host, logs, telemetry, execs
         sweep = LogSweep(mesh, self._data.tasks_dir, lambda: {*feed.groups, *host.groups})
         looks_every_s = _LOOKS_EVERY_ROUNDS * self._config.telemetry_every_s
@@ -413,52 +380,9 @@ class Agent:
         if self._host is not None:
             self._host.wake()
 
-    async def _open_gpus(self, stack: contextlib.AsyncExitStack) -> tuple[Sequence[Gpu], GpuAdapter]:
-        try:
-            adapter = choose_gpus(self._config.gpus, self._identity.node_id)
-            stack.callback(adapter.close)
-            gpus = await asyncio.to_thread(adapter.inventory)
-            if adapter.backend == "nvml":
-                hold = CardHold()
-                stack.callback(hold.close)
-                hold.take([gpu.uuid for gpu in gpus])
-        except GpuSetupRefused as error:
-            raise ConfigError(str(error)) from error
-        log.info("cards: %s", adapter.state, extra={"faults": dict(adapter.faults)})
-        return gpus, adapter
-
-    async def _open_runtime(self, stack: contextlib.AsyncExitStack) -> Runtime:
-        runtime: Runtime
-        if self._config.runtime == "memory":
-            runtime = MemoryRuntime(root=self._data.tasks_dir)
-        elif self._config.runtime == "docker":
-            # Only here: an agent without containers does not pay for the engine's client.
-            from agentd.runtime.docker.plan import Owner
-            from agentd.runtime.docker.runtime import DockerRuntime
-
-            owner = Owner(self._identity.cluster_id, self._identity.node_id)
-            socket_path = self._config.docker_socket
-            runtime = DockerRuntime(
-                self._data.tasks_dir, self._data.lease_path, owner, socket_path, self._mount_source_refusal
-            )
-        else:
-            runtime = ProcessRuntime(self._data.tasks_dir, self._data.lease_path)
-        await runtime.open()
-        stack.push_async_callback(runtime.close)
-        return runtime
-
-    def _private_paths(self) -> Sequence[str]:
-        """What no task is shown, whatever the allow-list says."""
-        engine = [self._config.docker_socket] if self._config.runtime == "docker" else []
-        return [str(self._data.root), *engine]
-
-    def _mount_source_refusal(self, source: str) -> str | None:
-        refusal = source_refusal("mount", source, self._config.allowed_paths, self._private_paths())
-        return refusal.text if refusal is not None else None
-
     def _secrets(self) -> Iterator[str]:
         """Known to this agent: its own, and those of the groups that run here."""
-        yield self._token
+        yield self._membership.token
         if self._join_token is not None:
             yield self._join_token.secret
         for row in dict(self._feed.groups).values() if self._feed is not None else ():
@@ -505,25 +429,3 @@ def _raise_first(work: "asyncio.Task[None]") -> None:
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
         raise first from group
-
-
-def _listen(config: AgentConfig) -> socket.socket:
-    try:
-        family, _, _, _, where = socket.getaddrinfo(
-            config.api.host, config.api.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except OSError as error:
-        raise ConfigError(f"--api {config.api} cannot be bound: {error.strerror}") from error
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(where)
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise AddressInUse(
-                f"{config.api} is used by another process; stop it or start this agent with another --api address"
-            ) from error
-        raise ConfigError(f"--api {config.api} cannot be bound: {error.strerror}") from error
-    listener.listen(256)
-    return listener

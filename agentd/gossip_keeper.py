@@ -19,7 +19,7 @@ from mesh.core.swim.limits import BOOT_MAX, MEMBERS_MAX, SEEDS_MAX, VERSION_MAX
 from mesh.core.swim.update import address_refusal
 from mesh.gossip import UID_TAG, Carrier, GossipDriver, HttpCarrier, ProvenResponse
 from mesh.gossip.links import POSTS_MAX
-from mesh.security.certificates import BadCertificate, read_der
+from mesh.security.node_certificate import BadCertificate
 from mesh.security.wire import Wire
 from schemas.errors import HeteroFlowError
 from schemas.loopback import is_loopback
@@ -129,6 +129,9 @@ def gossip_carrier(wire: Wire, session: aiohttp.ClientSession) -> HttpCarrier:
 @lru_cache(maxsize=MEMBERS_MAX)
 def proven_node(certificate: bytes) -> str:
     """Whom it names; "", which is nobody's name, where it names no node. TLS has checked who signed it."""
+    # Only here: a mesh without TLS does not pay for the library that reads certificates.
+    from mesh.security.certificates import read_der
+
     try:
         return read_der(certificate).name.node
     except BadCertificate:

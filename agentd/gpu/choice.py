@@ -1,13 +1,18 @@
 """The --gpus setting: `none`, `simulated:2xH100-80GB`, `nvml` or `nvml:GPU-uuid,GPU-uuid`."""
 
+import asyncio
+import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from agentd.core.telemetry_blob import CardNow
 from agentd.gpu.base import Gpu, GpuAdapter, GpuSetupRefused
 from agentd.gpu.nvml import NvmlGpus
 from agentd.gpu.simulated import parse_simulated
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +72,18 @@ class CardHold:
     def close(self) -> None:
         while self._held:
             self._held.popitem()[1].close()
+
+
+@asynccontextmanager
+async def opened_gpus(setting: str, node_id: str) -> AsyncIterator[tuple[Sequence[Gpu], GpuAdapter]]:
+    """The cards of this host and who looks at them; real ones are held meanwhile. Raises GpuSetupRefused."""
+    with ExitStack() as stack:
+        adapter = choose_gpus(setting, node_id)
+        stack.callback(adapter.close)
+        gpus = await asyncio.to_thread(adapter.inventory)
+        if adapter.backend == "nvml":
+            hold = CardHold()
+            stack.callback(hold.close)
+            hold.take([gpu.uuid for gpu in gpus])
+        log.info("cards: %s", adapter.state, extra={"faults": dict(adapter.faults)})
+        yield gpus, adapter

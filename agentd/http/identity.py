@@ -1,7 +1,7 @@
 """`/mesh/v1` routes of certificates. Those of the CA are answered by the agent that has it alone."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -12,17 +12,17 @@ from agentd.http.context import API
 from agentd.http.description import Described
 from agentd.http.needs import needs
 from agentd.http.parameter import Whole
-from agentd.identity.ca_desk import CaDesk
 from agentd.identity.caller import VOTER
-from agentd.identity.enrol import CA_PATH
-from agentd.identity.service import RENEW_PATH, REVOCATIONS_PATH, IdentityService
-from agentd.identity.trust import AUTHORITIES_PATH
-from mesh.security.certificates import BadCertificate
+from agentd.identity.paths import AUTHORITIES_PATH, CA_PATH, RENEW_PATH, REVOCATIONS_PATH, REVOKE_PATH, TOKENS_PATH
+from mesh.security.node_certificate import BadCertificate
 from schemas.errors import Conflict, Forbidden, InvalidInput, NotFound
 from schemas.lexemes import Number
 from schemas.rules.permissions import Permission
 
-TOKENS_PATH, REVOKE_PATH = "/mesh/v1/join-tokens", "/mesh/v1/revoke"
+if TYPE_CHECKING:
+    from agentd.identity.ca_desk import CaDesk
+    from agentd.identity.service import IdentityService
+
 HAVE = Whole("have", 0, (1 << 53) - 1, "the number of the newest statement that the caller believes", 0)
 _LIST_MAX = 4 << 20
 _STATEMENT_MAX = 128 << 10
@@ -168,14 +168,14 @@ async def revoke(request: web.Request) -> web.Response:
     return answer(request, {"node": node, "state": "revoked"})
 
 
-def _service(request: web.Request) -> IdentityService:
+def _service(request: web.Request) -> "IdentityService":
     service = request.app[API].identity
     if service is None:
         raise Conflict("no_tls", "this mesh has no certificates: it was founded without TLS", "it stays on loopback")
     return service
 
 
-def _ca(request: web.Request) -> CaDesk:
+def _ca(request: web.Request) -> "CaDesk":
     desk = _service(request).ca
     if desk is None:
         said, founder = _service(request).trust.statement, request.app[API].desk.founder

@@ -1,18 +1,22 @@
 """One host that asks to join a mesh with TLS, at the agent that has the mesh CA."""
 
+from __future__ import annotations
+
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import hdrs, web
 
 from agentd.config import ConfigError, parse_address
 from agentd.core.founding import Candidate
-from agentd.identity.ca_desk import CaDesk
-from agentd.identity.service import IdentityService
 from mesh.core.identity.join_token import JoinToken
 from mesh.core.identity.node_name import NodeName
 from schemas.errors import InvalidInput, NotAuthorised
+
+if TYPE_CHECKING:
+    from agentd.identity.ca_desk import CaDesk
+    from agentd.identity.service import IdentityService
 
 
 def given_join_token(request: web.Request) -> JoinToken | None:

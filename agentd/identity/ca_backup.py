@@ -14,7 +14,8 @@ from typing import Any
 from agentd.data_dir import DataDirRefused, write_durably
 from agentd.identity.ca_desk import EXPORT_FORMAT, CaDesk
 from mesh.core.identity.ledger import Ledger, Revocation
-from mesh.security.certificates import NODE_LIFE, BadCertificate, Revoked, belongs_to, ca_cluster, fingerprint
+from mesh.security.certificates import NODE_LIFE, belongs_to, ca_cluster, fingerprint
+from mesh.security.node_certificate import BadCertificate, Revoked
 from schemas.errors import Conflict, InvalidInput
 
 TRUST_STEP = 1000

@@ -27,8 +27,6 @@ from mesh.core.identity.node_name import NodeName
 from mesh.core.identity.rotation import advanced, begin, turned, waiting_for
 from mesh.security.certificates import (
     NODE_LIFE,
-    BadCertificate,
-    NodeCertificate,
     ca_cluster,
     fingerprint,
     issue,
@@ -40,6 +38,7 @@ from mesh.security.certificates import (
     signature,
     utc_now,
 )
+from mesh.security.node_certificate import BadCertificate, NodeCertificate
 from schemas.errors import Conflict, InvalidInput
 from schemas.instants import iso_utc
 

@@ -11,15 +11,16 @@ import aiohttp
 from agentd.config import Address, AgentConfig, ConfigError
 from agentd.core.founding import Founding
 from agentd.data_dir import DataDir, Identity, write_durably
-from agentd.identity.settle import pending_key, save_certificate
-from agentd.identity.trust import AUTHORITIES_PATH, checked, keep
+from agentd.identity.own_certificate import pending_key, save_certificate
+from agentd.identity.paths import AUTHORITIES_PATH, CA_PATH
+from agentd.identity.trust import checked, keep
 from agentd.join import ASK_S, RETRY_MAX_S, RETRY_MIN_S, ask_to_join, connection_fault
 from mesh.core.identity.authorities import Authorities
 from mesh.core.identity.join_token import JoinToken
-from mesh.security.certificates import PEM_MAX, BadCertificate, belongs_to, signed_by, signing_request, split
+from mesh.security.certificates import PEM_MAX, belongs_to, signed_by, signing_request, split
 from mesh.security.mesh_tls import MeshTls
+from mesh.security.node_certificate import BadCertificate
 
-CA_PATH = "/mesh/v1/ca"
 log = logging.getLogger(__name__)
 
 

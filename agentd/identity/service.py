@@ -13,17 +13,20 @@ from typing import Any
 
 import aiohttp
 
+from agentd.config import AgentConfig
 from agentd.core.certificate_life import CertificateNow, worth_telling
-from agentd.data_dir import DataDir, write_durably
+from agentd.data_dir import DataDir, Identity, write_durably
 from agentd.identity.ca_desk import CaDesk
-from agentd.identity.settle import save_certificate
-from agentd.identity.trust import AUTHORITIES_PATH, Trust
-from mesh.security.certificates import BadCertificate, new_key, read_revocations, signing_request, utc_now
+from agentd.identity.own_certificate import open_tls, save_certificate
+from agentd.identity.paths import AUTHORITIES_PATH, RENEW_PATH, REVOCATIONS_PATH
+from agentd.identity.settle import reachable_as
+from agentd.identity.trust import Trust
+from mesh.security.certificates import new_key, read_revocations, signing_request, utc_now
 from mesh.security.mesh_tls import MeshTls
+from mesh.security.node_certificate import BadCertificate
 from schemas.errors import HeteroFlowError, Unavailable
 from schemas.instants import iso_utc
 
-RENEW_PATH, REVOCATIONS_PATH = "/mesh/v1/certificate", "/mesh/v1/revocations"
 RENEW_BELOW = 0.5
 """Of its life left: a CA may be away for weeks before anybody has to hurry."""
 _LOOK_S, _RENEW_TRY_S, _HEAR_S, _CALL_S = 1.0, 30.0, 60.0, 5.0
@@ -47,6 +50,12 @@ class IdentityService:
         self._told = tls.revoked.number
         self._said = 0
         self.trouble = ""
+
+    @classmethod
+    def open(cls, config: AgentConfig, data: DataDir, identity: Identity) -> IdentityService:
+        """Raises DataDirRefused."""
+        tls, ca = open_tls(config, data, identity)
+        return cls(data, tls, ca, identity.node_id, reachable_as(config), str(config.api_public))
 
     @property
     def mesh_token(self) -> str:

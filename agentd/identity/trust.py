@@ -8,16 +8,8 @@ from typing import Any
 
 from agentd.data_dir import read_json, write_durably
 from mesh.core.identity.authorities import Authorities
-from mesh.security.certificates import (
-    BadCertificate,
-    ca_cluster,
-    fingerprint,
-    signature_is_valid,
-    signed_by,
-    split,
-)
-
-AUTHORITIES_PATH = "/mesh/v1/authorities"
+from mesh.security.certificates import ca_cluster, fingerprint, signature_is_valid, signed_by, split
+from mesh.security.node_certificate import BadCertificate
 
 
 class Trust:

@@ -16,15 +16,16 @@ import aiohttp
 
 from agentd.core.founding import Founding
 from agentd.data_dir import DataDirRefused, read_json, write_durably
-from agentd.http.identity import REVOKE_PATH, TOKENS_PATH
 from agentd.identity.ca_backup import restore
 from agentd.identity.ca_desk import CaDesk
 from agentd.identity.flags import parse_span
+from agentd.identity.paths import REVOKE_PATH, TOKENS_PATH
 from agentd.identity.service import ask_for_renewal
 from agentd.identity.trust import Trust
 from agentd.join import connection_fault
-from mesh.security.certificates import NodeCertificate, new_key, signing_request, split, utc_now
+from mesh.security.certificates import new_key, signing_request, split, utc_now
 from mesh.security.mesh_tls import IdentityDamaged, MeshTls
+from mesh.security.node_certificate import NodeCertificate
 from schemas.errors import HeteroFlowError, Problem, error_for
 from schemas.instants import iso_utc
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -18,39 +17,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from mesh.core.identity.node_name import NodeName, NotANode
+from mesh.security.node_certificate import BadCertificate, NodeCertificate, Revoked
 
 CA_LIFE = timedelta(days=3650)
 NODE_LIFE = timedelta(days=90)
 BACKDATED = timedelta(minutes=5)
 """A new certificate must be good on a host whose clock is a little behind the CA's."""
 PEM_MAX = 16 * 1024
-
-
-class BadCertificate(ValueError):
-    """Raised for what is no certificate, request, key or list of the kind that is expected: says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeCertificate:
-    """What one certificate says. serial: in hex. hosts: names and addresses under which the node may be reached."""
-
-    name: NodeName
-    serial: str
-    not_before: datetime
-    not_after: datetime
-    hosts: tuple[str, ...]
-
-    def left(self, now: datetime) -> float:
-        """How much of its life is left, 1 to 0; below 0 it has expired."""
-        return (self.not_after - now) / (self.not_after - self.not_before)
-
-
-@dataclass(frozen=True, slots=True)
-class Revoked:
-    """A revocation list as the CA signed it."""
-
-    number: int
-    serials: frozenset[str]
 
 
 def new_key() -> bytes:

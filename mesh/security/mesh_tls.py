@@ -30,9 +30,6 @@ from aiohttp import (
 
 from mesh.core.identity.node_name import NodeName
 from mesh.security.certificates import (
-    BadCertificate,
-    NodeCertificate,
-    Revoked,
     belongs_to,
     der_signed_by,
     issue,
@@ -46,6 +43,7 @@ from mesh.security.certificates import (
     split,
     utc_now,
 )
+from mesh.security.node_certificate import BadCertificate, NodeCertificate, Revoked
 from mesh.security.wire import listen
 from schemas.errors import NotAuthorised
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, web
 
-from mesh.security.certificates import NodeCertificate
+from mesh.security.node_certificate import NodeCertificate
 
 BACKLOG = 256
 
@@ -21,6 +21,10 @@ class Wire(Protocol):
     @property
     def secure(self) -> bool:
         """Whether callers are told apart by certificate. Otherwise the mesh token opens everything."""
+        ...
+
+    def refresh(self) -> bool:
+        """Take up what has changed of this node's certificate files; whether anything had."""
         ...
 
     def session(self, limit: int = 100, keepalive_s: float = 15.0, **options: Any) -> ClientSession:
@@ -53,6 +57,9 @@ class PlainWire:
     """Without TLS: for a mesh on loopback, where the kernel says that both ends are this host."""
 
     secure = False
+
+    def refresh(self) -> bool:
+        return False
 
     def session(self, limit: int = 100, keepalive_s: float = 15.0, **options: Any) -> ClientSession:
         return ClientSession(connector=TCPConnector(limit=limit, keepalive_timeout=keepalive_s), **options)

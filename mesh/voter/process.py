@@ -21,7 +21,6 @@ from aiohttp.typedefs import Handler, Middleware
 from mesh.core.raft.entry import Entry
 from mesh.core.raft.errors import InvariantViolation
 from mesh.core.state.reducer import apply
-from mesh.security.mesh_tls import IdentityDamaged, MeshTls
 from mesh.security.wire import PlainWire, Wire
 from mesh.store.directory import Roster, check_owner, lock_directory, read_roster
 from mesh.store.errors import DirectoryInUse, DirectoryRefused, DiskFailed, DiskFull, LogDamaged
@@ -192,10 +191,13 @@ def _watch_control(loop: asyncio.AbstractEventLoop, fd: int, on_closed: Callable
     loop.add_reader(fd, readable)
 
 
-def _wire(options: Options) -> MeshTls | PlainWire:
+def _wire(options: Options) -> Wire:
     """Raises DirectoryRefused."""
     if options.tls_dir is None:
         return PlainWire()
+    # Only here: a voter without TLS does not pay for the library of certificates.
+    from mesh.security.mesh_tls import IdentityDamaged, MeshTls
+
     try:
         tls = MeshTls(options.tls_dir)
     except IdentityDamaged as error:
@@ -206,11 +208,11 @@ def _wire(options: Options) -> MeshTls | PlainWire:
 
 
 @contextlib.asynccontextmanager
-async def _refreshing(wire: MeshTls | PlainWire) -> AsyncIterator[None]:
+async def _refreshing(wire: Wire) -> AsyncIterator[None]:
     """A new certificate and new revocations are taken up while the voter runs."""
 
     async def look() -> None:
-        while isinstance(wire, MeshTls):
+        while wire.secure:
             await asyncio.sleep(REFRESH_S)
             wire.refresh()
 

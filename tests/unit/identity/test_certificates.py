@@ -12,8 +12,6 @@ from cryptography.x509.oid import NameOID
 from mesh.core.identity.node_name import NodeName
 from mesh.security.certificates import (
     BACKDATED,
-    BadCertificate,
-    Revoked,
     belongs_to,
     ca_cluster,
     fingerprint,
@@ -27,6 +25,7 @@ from mesh.security.certificates import (
     signed_by,
     signing_request,
 )
+from mesh.security.node_certificate import BadCertificate, Revoked
 
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
 CA_KEY, KEY = new_key(), new_key()

@@ -13,8 +13,6 @@ from mesh.core.identity.authorities import Authorities
 from mesh.core.identity.join_token import JoinToken
 from mesh.core.identity.node_name import NodeName
 from mesh.security.certificates import (
-    BadCertificate,
-    Revoked,
     fingerprint,
     new_ca,
     new_key,
@@ -27,6 +25,7 @@ from mesh.security.certificates import (
     utc_now,
 )
 from mesh.security.mesh_tls import MeshTls
+from mesh.security.node_certificate import BadCertificate, Revoked
 from schemas.errors import Conflict, HeteroFlowError, InvalidInput
 
 

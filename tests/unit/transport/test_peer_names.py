@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestServer
 
 from mesh.core.identity.node_name import NodeName
 from mesh.core.raft.message import Message, MsgType
-from mesh.security.certificates import NodeCertificate
+from mesh.security.node_certificate import NodeCertificate
 from mesh.security.wire import PlainWire
 from mesh.transport.codec import pack
 from mesh.transport.peers import RAFT_PATH, Counters, Envelope, PeerLink, PeerServer
