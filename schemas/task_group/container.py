@@ -9,6 +9,7 @@ from schemas.lexemes import Plain
 from schemas.rules.byte_size import byte_size
 from schemas.task_group import readers
 from schemas.task_group.readers import ABSENT, Reader, Schema, refuse, schema_of_reader, shaped, shown
+from schemas.task_group.record import Record
 
 # The grammar of the registries: a host with a dot or a port, lower-case path, tag, digest.
 _IMAGE = re.compile(
@@ -118,32 +119,17 @@ ulimits = readers.mapped(
     _ULIMIT_NAME, f"limits are {' '.join(ULIMITS)}", spelled(readers.WholeNumber(-1, 2**53)), len(ULIMITS)
 )
 
-_MOUNT: dict[str, Reader] = {
-    "source": readers.absolute_path,
-    "target": readers.absolute_path,
-    "read_only": spelled(readers.truth),
-}
-
-
-@shaped(
-    {
-        "type": "object",
-        "properties": {name: schema_of_reader(reader) for name, reader in _MOUNT.items()},
-        "required": ["source", "target"],
-        "additionalProperties": False,
-    }
+_MOUNT = Record(
+    {"source": readers.absolute_path, "target": readers.absolute_path, "read_only": spelled(readers.truth)},
+    ("source", "target"),
+    "Write source (a directory of the nodes), target (where the task sees it) and read_only: true or false.",
 )
+
+
+@shaped(schema_of_reader(_MOUNT))
 def _mount(value: object, path: str, found: list[Finding]) -> Any:
-    hint = "Write source (a directory of the nodes), target (where the task sees it) and read_only: true or false."
-    if not isinstance(value, dict):
-        return refuse(found, path, f"must be a mapping, not {shown(value)}", hint)
-    unknown = [name for name in value if name not in _MOUNT]
-    missing = [name for name in ("source", "target") if name not in value]
-    if unknown or missing:
-        said = f"has no {missing[0]}" if missing else f"has the unknown key {shown(unknown[0])}"
-        return refuse(found, path, said, hint)
-    read = {name: _MOUNT[name](value[name], f"{path}.{name}", found) for name in _MOUNT if name in value}
-    if ABSENT in read.values():
+    read = _MOUNT(value, path, found)
+    if read is ABSENT:
         return ABSENT
     target = read["target"]
     if target == "/" or any(target == own or target.startswith(own + "/") for own in _OWN_TARGETS):
@@ -158,7 +144,7 @@ def mounts(value: object, path: str, found: list[Finding]) -> Any:
     if read is ABSENT:
         return ABSENT
     targets = [mount["target"] for mount in read]
-    for at, target in enumerate(targets):
-        if target in targets[:at]:
-            return refuse(found, f"{path}[{at}].target", f"is {target} a second time", "Mount each place once.")
-    return read
+    twice = [at for at, target in enumerate(targets) if target in targets[:at]]
+    for at in twice:
+        refuse(found, f"{path}[{at}].target", f"is {targets[at]} a second time", "Mount each place once.")
+    return ABSENT if twice else read

@@ -96,6 +96,12 @@ class Section:
 
 _REMOVE = "Remove it for now."
 _GPU_TYPE = readers.listed(readers.text(128), 16, one_alone=True)
+_OTHER_FRAMEWORKS = {
+    **dict.fromkeys(("pytorch", "torch", "torchrun", "accelerate", "huggingface", "mpi", "openmpi", "openmp"), "ddp"),
+    **dict.fromkeys(("tf", "keras", "tensorflow2"), "tensorflow"),
+    **dict.fromkeys(("zero", "zero2", "zero3"), "deepspeed"),
+    **dict.fromkeys(("flax", "maxtext"), "jax"),
+}
 _IN_SCRIPT = "Do it in the script or its command for now."
 
 TOP = Section(
@@ -133,7 +139,7 @@ TOP = Section(
 TRAINING_PART = Section(
     required=("framework", "n_nodes", "per_node_gpu"),
     fields={
-        "framework": readers.choice(*FRAMEWORKS),
+        "framework": readers.choice(*FRAMEWORKS, other_names=_OTHER_FRAMEWORKS),
         "launcher": readers.choice(*LAUNCHERS),
         "world_size": readers.WholeNumber(1, NODES_MAX * GPUS_PER_NODE_MAX),
         "n_nodes": readers.WholeNumber(1, NODES_MAX),
@@ -141,7 +147,7 @@ TRAINING_PART = Section(
         "gpu_type": _GPU_TYPE,
         "topology": Later("Placement packs nodes by itself. " + _REMOVE),
         "checkpoint_path": readers.absolute_path,
-        "checkpoint_interval": readers.WholeNumber(1, 30 * 86_400),
+        "checkpoint_interval": readers.WholeNumber(1, 30 * 86_400, "seconds"),
         "keep_last_n": readers.WholeNumber(1, KEEP_LAST_MAX),
         "dataset_path": readers.absolute_path,
         "dataset": Later("Use dataset_path; record a version in labels."),
@@ -157,8 +163,8 @@ TRAINING_PART = Section(
         ),
         "loss_tag": readers.text(256),
         "recovery": recovery,
-        "deadline_s": readers.WholeNumber(1, YEAR_S),
-        "max_wait_s": readers.WholeNumber(1, YEAR_S),
+        "deadline_s": readers.WholeNumber(1, YEAR_S, "seconds"),
+        "max_wait_s": readers.WholeNumber(1, YEAR_S, "seconds"),
         "sla": harmless("standard"),
         "sweep": Later("Submit one group per combination."),
         "evaluation": Later(_IN_SCRIPT),
@@ -202,7 +208,7 @@ TASK = Section(
         ),
         "gpu_required": readers.WholeNumber(0, GPUS_PER_NODE_MAX),
         "working_dir": readers.absolute_path,
-        "stop_grace_s": readers.WholeNumber(0, 3600),
+        "stop_grace_s": readers.WholeNumber(0, 3600, "seconds"),
         "cpus": container.cpus,
         "memory": container.ByteSize(6 << 20, "64g"),
         "shm_size": container.ByteSize(1 << 20, "16g"),

@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 from math import isfinite
 from typing import Any
@@ -47,6 +48,10 @@ def schema_of_reader(reader: Reader) -> Schema:
 
 
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)\Z")
+_WHOLE_IN_OTHER_WORDS = re.compile(r"([0-9]+)(?:\.0+)?\Z", re.ASCII)  # "4" in quotes, 04, 4.0
+_DURATION = re.compile(r"([0-9]{1,9}) ?([smhd])\Z", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_PART_MAX = 255  # bytes of one name, of every file system that checkpoints are on
 _TRUTH = {"true": True, "false": False}
 _SHOWN_MAX = 60
 
@@ -90,13 +95,14 @@ class WholeNumber:
 
     low: int
     high: int
+    unit: str = ""
 
     @property
     def schema(self) -> Schema:
         return {"type": "integer", "minimum": self.low, "maximum": self.high}
 
     def __call__(self, value: object, path: str, found: list[Finding]) -> int | Absent:
-        span = f"Allowed: {self.low} to {self.high}."
+        span = f"Allowed: {self.low} to {self.high}{self.unit and f' {self.unit}'}."
         if is_null(value, path, found):
             return ABSENT
         if isinstance(value, Number | Plain) and _WHOLE.match(value):
@@ -106,10 +112,24 @@ class WholeNumber:
             number = value
         else:
             quoted = " in quotes" if isinstance(value, str) and not isinstance(value, Number | Plain) else ""
-            return refuse(found, path, f"must be a whole number, not {shown(value)}{quoted}", span)
+            said = f"must be a whole number{self.unit and f' of {self.unit}'}, not {shown(value)}{quoted}"
+            return refuse(found, path, said, f"{self._instead(value)}{span}")
         if not self.low <= number <= self.high:
             return refuse(found, path, f"is {shown(value)}, outside {self.low} to {self.high}", span)
         return number
+
+    def _instead(self, value: object) -> str:
+        """The number that was surely meant."""
+        words = str(value).strip() if isinstance(value, str) else ""
+        if len(words) > 20:
+            return ""
+        if self.unit == "seconds" and (lasts := _DURATION.match(words)):
+            number = int(lasts.group(1)) * _SECONDS[lasts.group(2)]
+        elif (plain := _WHOLE_IN_OTHER_WORDS.match(words)) is None:
+            return ""
+        else:
+            number = int(plain.group(1))
+        return f"Write {number}. " if self.low <= number <= self.high else ""
 
 
 @shaped({"type": "boolean"})
@@ -227,8 +247,11 @@ def scalar_as_written(limit: int) -> Reader:
     return read
 
 
-def choice(*allowed: str, later: Mapping[str, str] | None = None) -> Reader:
-    """later: known values whose machinery is not in this version, with what to do meanwhile."""
+def choice(
+    *allowed: str, later: Mapping[str, str] | None = None, other_names: Mapping[str, str] | None = None
+) -> Reader:
+    """later: known values whose machinery is not in this version, with what to do meanwhile. other_names: of the
+    values, as people call them elsewhere."""
 
     @shaped({"enum": list(allowed)})
     def read(value: object, path: str, found: list[Finding]) -> Any:
@@ -239,9 +262,12 @@ def choice(*allowed: str, later: Mapping[str, str] | None = None) -> Reader:
             return word
         if later and word in later:
             return refuse(found, path, f"{word} is not supported yet in this version", later[word], "not_supported_yet")
-        return refuse(
-            found, path, f"is {shown(value)}; it must be one of {', '.join(allowed)}", f"Use {' or '.join(allowed)}."
-        )
+        close = get_close_matches(word[:60].lower().replace("-", "_"), allowed, n=1, cutoff=0.6)
+        if (meant := (other_names or {}).get(word.lower(), close[0] if close else "")) and word:
+            hint = f"Did you mean {meant}? Use {' or '.join(allowed)}."
+        else:
+            hint = f"Use {' or '.join(allowed)}."
+        return refuse(found, path, f"is {shown(value)}; it must be one of {', '.join(allowed)}", hint)
 
     return read
 
@@ -353,10 +379,21 @@ def absolute_path(value: object, path: str, found: list[Finding]) -> Any:
     if words is ABSENT:
         return ABSENT
     if not words.startswith("/"):
-        return refuse(found, path, f"is {shown(words)}, which is not absolute", "Begin it with /.")
+        return refuse(found, path, f"is {shown(words)}, which is not absolute", _absolute_hint(words))
     if ".." in words.split("/"):
         return refuse(
             found, path, f"is {shown(words)}, which leaves a directory with '..'", "Write the path without '..'."
         )
+    if (longest := max(len(part.encode()) for part in words.split("/"))) > _PART_MAX:
+        said = f"has a part of {longest} bytes; a file system takes names of at most {_PART_MAX}"
+        return refuse(found, path, said, "Shorten it.")
     # normpath keeps exactly two leading slashes, which POSIX allows to mean something else; Linux does not.
     return posixpath.normpath("/" + words.lstrip("/"))
+
+
+def _absolute_hint(words: str) -> str:
+    if "://" in words:
+        return "Mount the storage on every node, and write the directory it is mounted on."
+    if words[:1] in ("~", "$"):
+        return f"Nothing expands {words[:1]} here: write the whole path, beginning with /."
+    return "Begin it with /."

@@ -23,6 +23,8 @@ _UNASKED = {
     INFERENCE: "Remove it: an inference group is built again by itself.",
     CONTAINER: "Remove it: a container runs once; repeat it with heteroflow resubmit.",
 }
+_PATHS = ("checkpoint_path", "dataset_path", "base_checkpoint", "resume_from_checkpoint")
+_VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{?\s*[A-Za-z_][\w.]*\s*\}?\}|%[a-zA-Z]\b|\$\(")
 _SAYS_NOTHING = frozenset("train training test job run exp experiment final new tmp model".split())
 
 
@@ -60,7 +62,7 @@ def _shape(training: Mapping[str, Any], task: Mapping[str, Any]) -> list[Finding
 
 def _paths(training: Mapping[str, Any], allowed: Sequence[str]) -> list[Finding]:
     found = []
-    for name in ("checkpoint_path", "dataset_path", "base_checkpoint", "resume_from_checkpoint"):
+    for name in _PATHS:
         if name not in training:
             continue
         field = f"training.{name}"
@@ -200,6 +202,11 @@ def warnings_of(document: Mapping[str, Any]) -> list[Finding]:
         hint = "Remove it, or use max_to_keep in the script." if "checkpoint_path" in training else "Remove it."
         message = f"keep_last_n removes nothing here: {why}"
         warn("no_effect", "training.keep_last_n", message, hint)
+    for name in _PATHS:
+        if left := _VARIABLE.search(str(training.get(name, ""))):
+            path = f"training.{name}"
+            message = f"{path} is {training[name]}, and nothing expands {left.group()} there: it is part of the name"
+            warn("not_expanded", path, message, "Write the whole path; each group's own directory has its own name.")
     if "image" in task and _mutable(task["image"]):
         warn(
             "mutable_image",

@@ -3,7 +3,7 @@
 from difflib import get_close_matches
 
 from schemas.errors import Finding
-from schemas.task_group.fields import SECTIONS
+from schemas.task_group.fields import SECTIONS, Later, Refused
 from schemas.task_group.readers import shown
 from schemas.task_types import TASK_TYPES, TRAINING
 
@@ -31,8 +31,7 @@ def _meant(section: str, name: str, kind: str) -> tuple[str, str | None, str, st
     sections = {other: SECTIONS[other] for other in SECTIONS if other not in TASK_TYPES or other == kind}
     homes = [dotted(other, name) for other, fields in sections.items() if other != section and name in fields.fields]
     if homes:
-        where = f"in {homes[0]}" if "." in homes[0] else "at the top level"
-        return "misplaced_field", homes[0], f" (it belongs {where})", f"Put it {where}."
+        return _misplaced(name, homes[0])
     if len(name) <= _KEY_COMPARED:
         spelled = name.lower().replace("-", "_")
         if close := get_close_matches(spelled, list(here.fields), n=1, cutoff=0.72):
@@ -47,6 +46,17 @@ def _meant(section: str, name: str, kind: str) -> tuple[str, str | None, str, st
                 field = dotted(other, near[0])
                 return "unknown_field", None, f" (did you mean {field}?)", f"Rename it and move it to {field}."
     return "unknown_field", None, "", f"Remove it. Fields here: {', '.join(here.fields)}."
+
+
+def _misplaced(name: str, home: str) -> tuple[str, str | None, str, str]:
+    where = f"in {home}" if "." in home else "at the top level"
+    field = SECTIONS[home.rpartition(".")[0]].fields[name]
+    if isinstance(field, Refused):
+        return "unknown_field", None, f", nor anywhere: {name} {field.why}", field.instead
+    if isinstance(field, Later):
+        said = f" (it belongs {where}, and is not supported yet in this version)"
+        return "misplaced_field", home, said, field.instead
+    return "misplaced_field", home, f" (it belongs {where})", f"Put it {where}."
 
 
 def dotted(section: str, name: str) -> str:
