@@ -156,6 +156,7 @@ COMMANDS: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
     "DeleteGroup": ({"group_id": GROUP}, {}),
     "CordonNode": ({"node_id": NODE, **ASKED}, {}),
     "UncordonNode": ({"node_id": NODE, "by": text(NAME_MAX)}, {}),
+    "GiveUpNode": ({"node_id": NODE, **ASKED}, {}),
     "DrainNode": ({"node_id": NODE, **DRAIN, **ASKED}, {}),
     "MoveGroup": ({"group_id": GROUP, "attempt": ATTEMPT, "node_id": NODE}, {}),
     "EndDrain": ({"node_id": NODE}, {}),

@@ -13,7 +13,7 @@ from agentd.http.description import Described
 from agentd.http.group_view import moment
 from agentd.http.needs import needs
 from agentd.http.proposing import propose_once
-from schemas.api import Drained, Held, NodeInService, NodeNamed, Paused, Raised, Released, Window
+from schemas.api import Drained, GivenUp, Held, NodeInService, NodeNamed, Paused, Raised, Released, Window
 from schemas.commands import command, command_refusal
 from schemas.errors import InvalidInput
 from schemas.instants import parse_iso_utc
@@ -76,6 +76,15 @@ async def cordon(request: web.Request) -> web.Response:
 async def uncordon(request: web.Request) -> web.Response:
     await read_nothing(request)
     return answer(request, await _order(request, "UncordonNode", **_node(request)))
+
+
+@routes.post("/api/v1/nodes/{node_id}/give-up")
+@needs(Permission.OPERATE)
+@Described("Say that a lost node is gone for good", answer=GivenUp, body=_REASON, once=True)
+async def give_up(request: web.Request) -> web.Response:
+    """Ranks with `on_isolation: keep` there count as gone from now on; their groups go on elsewhere, or end."""
+    asked = await asked_fields(request, _REASON)
+    return answer(request, await _order(request, "GiveUpNode", **_node(request), **asked))
 
 
 @routes.post("/api/v1/nodes/{node_id}/drain")

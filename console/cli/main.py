@@ -94,7 +94,7 @@ def _parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, dict[str, Ve
             name, help=summary, description=summary[0].upper() + summary[1:] + ".", epilog=_EPILOG
         )
         if name in words:
-            verb: Verb = import_module(f"console.cli.{name}").VERB
+            verb: Verb = import_module(f"console.cli.{name.replace('-', '_')}").VERB
             add_connection_options(child, again=True)
             verb.add_arguments(child)
             loaded[name] = verb

@@ -30,6 +30,7 @@ VERBS: dict[str, str] = {
     "nodes": "list nodes and their cards",
     "cordon": "keep new groups away from nodes",
     "uncordon": "let groups on nodes again, and call off a drain",
+    "give-up": "say that a lost node is off for good, so that nothing waits for its ranks",
     "drain": "empty a node: groups finish by a deadline, or move with their checkpoints",
     "maintenance": "take a node out of service for a time, and back by itself",
     "mesh": "pause and resume scheduling",

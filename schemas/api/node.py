@@ -103,6 +103,12 @@ class NodeNamed(TypedDict):
     node_id: str
 
 
+class GivenUp(NodeNamed):
+    """groups: how many had a rank there that was not known to be gone."""
+
+    groups: int
+
+
 class Paused(TypedDict):
     paused: bool
 

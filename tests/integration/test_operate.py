@@ -9,7 +9,7 @@ import pytest
 
 from mesh.memory import MemoryMesh
 from schemas.commands import command
-from tests.integration.served_api import AUTH, served
+from tests.integration.served_api import AUTH, document, served
 from tests.integration.test_cli import HOSTILE, Cli
 from tests.integration.voters import eventually
 
@@ -54,10 +54,27 @@ class TestCordon:
         assert json.loads(cli.out) == {"node_id": "n1", "cordoned": False}
         assert (await node(cli))["cordon"] is None
 
-    @pytest.mark.parametrize("words", [("cordon", "n9"), ("uncordon", "n9"), ("drain", "n9"), ("cordon", "../mesh")])
+    @pytest.mark.parametrize(
+        "words", [("cordon", "n9"), ("uncordon", "n9"), ("drain", "n9"), ("give-up", "n9"), ("cordon", "../mesh")]
+    )
     async def test_a_node_that_is_not_there(self, cli, words):
         assert await cli(*words) in (2, 3)
         assert cli.err and "Traceback" not in cli.err
+
+
+class TestGiveUp:
+    async def test_only_a_lost_node_and_it_says_who_waited_for_it(self, cli):
+        await cli.join()
+        kept = document() | {"on_isolation": "keep"}
+        assert await cli("submit", cli.file(kept)) == 0, cli.err
+        group_id = cli.out.strip()
+        await cli.run_group(group_id)
+        assert await cli("give-up", "n1") != 0 and "it is heard" in cli.err
+        await cli.do("ExpireNode", node_id="n1", uid="uid1", text="silent")
+        assert await cli("events", group_id) == 0 and "heteroflow give-up n1" in cli.out
+        assert await cli("give-up", "n1", "--reason", "burnt") == 0, cli.err
+        assert "1 group had a rank there" in cli.out
+        assert await cli("events", group_id) == 0 and "gone for good (burnt)" in cli.out
 
 
 class TestDrain:

@@ -135,8 +135,10 @@ class History:
             world.do("DrainNode", node_id=node, **how, **asked)
         elif kind == 2:
             world.do("CordonNode", node_id=node, **asked)
-        elif kind < 5:
+        elif kind < 4:
             world.do("UncordonNode", node_id=node, by="op")
+        elif kind < 5:
+            world.do("GiveUpNode", node_id=node, **asked)
         elif kind == 5:
             when = {"from_ms": None if b % 2 else world.now_ms - 2_000, "in_s": (0, 5, 60)[c % 3], "for_s": 1 + 30 * c}
             world.do("PlanMaintenance", node_id=node, **when, **how, **asked)

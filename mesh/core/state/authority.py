@@ -22,6 +22,7 @@ NEEDS = {
     "RecordUpload": Permission.WRITE_GROUPS,
     "CordonNode": Permission.OPERATE,
     "UncordonNode": Permission.OPERATE,
+    "GiveUpNode": Permission.OPERATE,
     "DrainNode": Permission.OPERATE,
     "PlanMaintenance": Permission.OPERATE,
     "CancelMaintenance": Permission.OPERATE,

@@ -1,4 +1,4 @@
-"""RegisterNode, ExpireNode, RejoinNode."""
+"""RegisterNode, ExpireNode, GiveUpNode, RejoinNode."""
 
 from typing import Any
 
@@ -111,16 +111,40 @@ def expire_node(store: StateStore, idx: int, command: Row) -> Outcome:
     return done(groups=[group_id for group_id, lost in touched.items() if lost])
 
 
-def _lose_host(store: StateStore, group_id: str, tasks: list[Row], why: str, at_ms: int) -> bool:
+def give_up_node(store: StateStore, idx: int, command: Row) -> Outcome:
+    """A person knows that a lost host is off for good. Nothing else proves that of a rank which was told to keep
+    running, and without a proof its group would wait, or stop, for ever."""
+    node_id = command["node_id"]
+    row = store.get("node", node_id)
+    if row is None:
+        return refused("no_such_node", f"node {node_id} has never registered.")
+    if row["state"] != NODE_LOST:
+        return refused(
+            "node_not_lost", f"node {node_id} is {row['state']}: it is heard, so nobody has to say that it is gone."
+        )
+    said = f" ({command['reason']})" if command["reason"] else ""
+    why = f"{command['by']} said that node {node_id} is gone for good{said}."
+    touched = {
+        group_id: _lose_host(store, group_id, tasks, why, command["at_ms"], kept=False)
+        for group_id, tasks in _tasks_on(store, node_id).items()
+    }
+    return done(node_id=node_id, groups=sum(touched.values()))
+
+
+def _lose_host(store: StateStore, group_id: str, tasks: list[Row], why: str, at_ms: int, kept: bool = True) -> bool:
+    """kept: ranks that were told to keep running without the mesh may still do so."""
     group = Group.load(store, group_id, at_ms)
     assert group is not None
     alive = [task for task in tasks if task["status"] not in GONE]
     if not alive:
         return False
     node = alive[0]["node"]
-    if group.row["on_isolation"] == ISOLATION_KEEP:
+    if kept and group.row["on_isolation"] == ISOLATION_KEEP:
         group.event(
-            "node_isolated", f"{_sentence(why)} Its rank keeps running there, as on_isolation: keep asks.", node=node
+            "node_isolated",
+            f"{_sentence(why)} Its rank keeps running there, as on_isolation: keep asks, and the group waits for it. "
+            f"If that host is off for good: heteroflow give-up {node}",
+            node=node,
         )
         group.save()
         return False

@@ -14,7 +14,7 @@ from mesh.core.state.file_record import record_file_access
 from mesh.core.state.group_pause import pause_group, resume_group
 from mesh.core.state.lease_hold import hold_left, hold_mesh, release_hold
 from mesh.core.state.maintenance import cancel_maintenance, plan_maintenance, turn_maintenance
-from mesh.core.state.nodes import expire_node, register_node, rejoin_node
+from mesh.core.state.nodes import expire_node, give_up_node, register_node, rejoin_node
 from mesh.core.state.outcome import Outcome, refused
 from mesh.core.state.pause import pause_scheduling, resume_scheduling
 from mesh.core.state.phases import continue_phase, rollback_group, start_group
@@ -54,6 +54,7 @@ REDUCERS: dict[str, Reducer] = {
     "DeleteGroup": delete_group,
     "CordonNode": cordon_node,
     "UncordonNode": uncordon_node,
+    "GiveUpNode": give_up_node,
     "DrainNode": drain_node,
     "MoveGroup": move_group,
     "EndDrain": end_drain,

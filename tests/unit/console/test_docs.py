@@ -21,11 +21,11 @@ def first_cells(page: str) -> list[str]:
 
 
 def test_verbs_and_their_options():
-    rows = dict(re.findall(r"^\| `([a-z]+)[^`]*` \| (.*) \|$", CLI, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `([a-z-]+)[^`]*` \| (.*) \|$", CLI, re.MULTILINE))
     assert set(rows) == set(VERBS)
     for name in VERBS:
         parser = argparse.ArgumentParser()
-        import_module(f"console.cli.{name}").VERB.add_arguments(parser)
+        import_module(f"console.cli.{name.replace('-', '_')}").VERB.add_arguments(parser)
         for action in parser._actions:
             if action.option_strings and action.dest != "help":
                 assert any(f"`{option}" in rows[name] for option in action.option_strings), (

@@ -109,6 +109,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "DeleteGroup": {"group_id": GROUP},
     "CordonNode": {"node_id": "n1", "by": "ada", "reason": ""},
     "UncordonNode": {"node_id": "n1", "by": "ada"},
+    "GiveUpNode": {"node_id": "n1", "by": "ada", "reason": "it burnt"},
     "DrainNode": {"node_id": "n1", "mode": "wait", "deadline_s": 1800, "by": "ada", "reason": "new fans"},
     "MoveGroup": {"group_id": GROUP, "attempt": 1, "node_id": "n1"},
     "EndDrain": {"node_id": "n1"},

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.property.state_invariants import violations
 from tests.unit.state.world import World, cards
 
 
@@ -163,6 +164,50 @@ def test_a_kept_rank_that_did_not_survive_is_recovered_from():
     assert not list(world.store.scan("hold", "n1/"))
     world.obey(group)
     assert world.status(group) == "pending"
+
+
+@pytest.mark.parametrize("asked", [None, "StopGroup", "PauseGroup"])
+def test_a_kept_rank_whose_host_is_off_for_good_is_lost_at_an_operators_word(asked):
+    world = World({"n1": 2, "n2": 2, "n3": 2})
+    group = world.submit(2, 2, on_isolation="keep")
+    world.run_up(group)
+    world.lose("n1")
+    if asked is not None:
+        world.do(asked, group_id=group, by="ada")
+        world.report(world.tasks(group)[1], "exited", exit_code=0, why="stopped")
+    assert world.status(group) == {None: "running", "StopGroup": "stopping", "PauseGroup": "pausing"}[asked]
+    given = world.do("GiveUpNode", node_id="n1", by="op", reason="board burnt")
+    assert given.data["groups"] == 1 and "op said that node n1 is gone for good" in world.tasks(group)[0]["reason"]
+    assert world.status(group) == {None: "recovering", "StopGroup": "stopped", "PauseGroup": "paused"}[asked]
+    if asked is None:
+        world.obey(group)
+        world.clean(group)
+        world.run_up(group)
+        assert world.group(group)["nodes"] == ["n2", "n3"]
+    assert world.do("GiveUpNode", node_id="n1", by="op", reason="").data["groups"] == 0
+    assert violations(world.store) == []
+
+
+@pytest.mark.parametrize(("node", "code"), [("n1", "node_not_lost"), ("n9", "no_such_node")])
+def test_nobody_gives_up_a_host_that_is_heard(node, code):
+    world = World({"n1": 2})
+    group = world.submit(1, 2, on_isolation="keep")
+    world.run_up(group)
+    assert world.do("GiveUpNode", node_id=node, by="op", reason="").code == code
+    assert world.status(group) == "running"
+
+
+def test_a_given_up_host_comes_back_only_without_its_rank_and_its_name_is_free():
+    world = World({"n1": 2, "n2": 2})
+    group = world.submit(2, 2, on_isolation="keep")
+    world.run_up(group)
+    rank = world.tasks(group)[0]
+    world.lose("n1")
+    assert world.join("n1", 2, uid="another").code == "node_name_taken"
+    world.do("GiveUpNode", node_id="n1", by="op", reason="")
+    assert world.rejoin("n1", [rank]).code == "stale_tasks"
+    assert world.join("n1", 2, uid="another").ok
+    assert violations(world.store) == []
 
 
 def test_a_host_may_not_return_with_a_rank_the_mesh_gave_up():
