@@ -114,7 +114,9 @@ def _look(watch: _Watch, place: Wanted, pids: Iterable[int]) -> tuple[dict[int, 
     tables = [table for name in ("tcp", "tcp6") if (table := _read(f"/proc/{place.pid}/net/{name}")) is not None]
     for table in tables:
         for local, remote, state, inode in _sockets(table):
-            if state == _LISTEN and local[1] == place.port:
+            if local[1] == place.port:
+                # A connection that was accepted there shows that it was open: many a program closes it once all have
+                # come, between two looks.
                 listening.add(inode)
             elif state == _ESTABLISHED and remote[1] == place.port and remote[0] in watch.addresses:
                 connecting.add(inode)

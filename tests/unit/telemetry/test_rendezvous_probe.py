@@ -16,6 +16,11 @@ from agentd.telemetry.rendezvous_probe import RendezvousProbe, Wanted
 
 TASK = TaskId("tg-1", 1, 1)
 LISTEN = "import socket, time; s = socket.create_server(({host!r}, {port})); time.sleep(600)"
+# Closes its port as soon as the peer has come, as programs do that gather their ranks once.
+GATHER = (
+    "import socket, time; s = socket.create_server(({host!r}, {port})); peer = s.accept()[0]; s.close(); "
+    "time.sleep(600)"
+)
 CONNECT = "import socket, time; s = socket.create_connection(({host!r}, {port})); time.sleep(600)"
 # As a launcher does: the connection is the child's.
 BELOW = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], env=dict(os.environ, **{env!r}))"
@@ -39,6 +44,21 @@ def run():
 def free_port(host: str = "127.0.0.1") -> int:
     with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as held:
         return int(held.getsockname()[1])
+
+
+def connected_to(port: int) -> socket.socket:
+    deadline = time.monotonic() + 30.0
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def is_listening(port: int) -> bool:
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        return any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in file)
 
 
 def until(probe: RendezvousProbe, wanted: Wanted, is_it: Callable[[RendezvousNow], bool]) -> RendezvousNow:
@@ -68,6 +88,20 @@ def test_who_listens_and_who_connects(run, host):
     assert (idle.listens, idle.connected, idle.processes) == (False, False, None)
     second = until(RendezvousProbe(), Wanted(run(CONNECT.format(host=host, port=port)), host, port), _connected)
     assert not second.listens
+
+
+def test_a_port_that_was_closed_again_before_the_first_look_was_open(run):
+    port = free_port()
+    first = Wanted(run(GATHER.format(host="127.0.0.1", port=port)), "127.0.0.1", port)
+    # Not with a probe, whose first look has to be one after the port was closed.
+    peer = connected_to(port)
+    try:
+        while is_listening(port):
+            time.sleep(0.01)
+        found = RendezvousProbe().look({TASK: first}, 0.0)[TASK]
+        assert found.listens and not found.connected
+    finally:
+        peer.close()
 
 
 def test_an_address_of_another_machine_does_not_count(run):
