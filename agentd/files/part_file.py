@@ -7,13 +7,15 @@ import hashlib
 import os
 import stat
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from agentd.files.host_files import HostFiles, give_to_owner, tag_of, unreadable
 from agentd.logs.writer import reserved_bytes
-from schemas.errors import Conflict, DiskFull, HeteroFlowError, InvalidInput
+from schemas.errors import Conflict, DiskFull, HeteroFlowError, InvalidInput, NotFound
+from schemas.rules.checkpoints.fence import FencedDirectory
 from schemas.rules.target_path import UPLOAD_PREFIX, Place, new_name_refusal
 
 # An upload that nobody went on with for so long is given up; found when another begins beside it.
@@ -55,14 +57,26 @@ class PartFile:
         if (refusal := new_name_refusal(name)) is not None:
             raise InvalidInput("invalid_target_path", f"{name[:80]!r} {refusal}", "name it otherwise", "target_path")
         try:
-            fenced = self._files.directory(place, len(place.segments) - 1, self._parents)
-            self._directory = self._stack.enter_context(fenced).descriptor
+            self._directory = self._stack.enter_context(self._above()).descriptor
             self._require_room_for_name(name)
             if new:
                 self._give_up_old_ones()
             self._file = self._open_part()
         except OSError as error:
             raise self._said(error) from error
+
+    @contextlib.contextmanager
+    def _above(self) -> Iterator[FencedDirectory]:
+        """Of the new file it is no fault that it is missing."""
+        try:
+            opened = self._files.directory(self._place, len(self._place.segments) - 1, self._parents)
+            with opened as directory:
+                yield directory
+        except NotFound as error:
+            above = self._place.path.rpartition("/")[0]
+            raise NotFound(
+                "no_such_file", f"the directory {above} is missing", "say --parents (parents=true) to have it made"
+            ) from error
 
     def _open_part(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -120,7 +120,7 @@ def _stranger() -> NotAuthorised:
     return NotAuthorised(
         "unauthorised",
         "the token is missing or wrong",
-        "send 'Authorization: Bearer TOKEN': an API key, or the mesh token of data-dir/token",
+        "give an API key, or the mesh token of data-dir/token: --token-file F, over HTTP 'Authorization: Bearer TOKEN'",
     )
 
 

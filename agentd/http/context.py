@@ -1,6 +1,6 @@
 """What the handlers of one agent share."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from schemas.api import HEADER_AGE_MS, HEADER_INDEX, HEADER_NODE
 from schemas.errors import NotFound, Unavailable
 from schemas.ids import segment_refusal
 from schemas.rules.permissions import Permission
+from schemas.task_types import shown_shape
 
 if TYPE_CHECKING:
     from agentd.debug_report import DebugReport
@@ -171,7 +172,9 @@ async def visible_ids(request: web.Request, group_ids: Iterable[str]) -> set[str
 
 def no_such_group(group_id: str) -> NotFound:
     return NotFound(
-        "no_such_group", f"there is no task group {group_id[:80]!r}", "list them with GET /api/v1/task-groups"
+        "no_such_group",
+        f"there is no task group {group_id[:80]!r}",
+        "`heteroflow ls` or GET /api/v1/task-groups lists those that you may see",
     )
 
 
@@ -179,5 +182,19 @@ def no_such_task(task_id: TaskId) -> NotFound:
     return NotFound(
         "no_such_task",
         f"group {task_id.group_id} has no rank {task_id.rank} in attempt {task_id.attempt}",
-        "GET /api/v1/task-groups/{id} lists its tasks",
+        "`heteroflow show` or GET /api/v1/task-groups/{id} lists its ranks",
     )
+
+
+def require_rank(group: Mapping[str, Any], rank: int) -> None:
+    """Raises NotFound where no attempt of the group can have it; an answer without a line would look like silence."""
+    nodes = shown_shape(group["document"])["n_nodes"]
+    if nodes is not None and rank >= nodes:
+        raise no_such_task(TaskId(group["group_id"], group["attempt"], rank))
+
+
+def require_attempt(group: Mapping[str, Any], attempt: int) -> None:
+    """Raises NotFound."""
+    if attempt > group["attempt"]:
+        had = f"{group['attempt']} attempt{'s' * (group['attempt'] != 1)}"
+        raise NotFound("no_such_attempt", f"group {group['group_id']} has had {had}", "leave attempt out")

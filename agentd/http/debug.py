@@ -39,11 +39,11 @@ async def node_debug(request: web.Request) -> web.Response:
     if node == request.app[API].node_id:
         return answer(request, await _here(request))
     if node_id_refusal(node) is not None:
-        raise NotFound("no_such_node", f"there is no node {node[:80]!r}", "GET /api/v1/nodes lists them")
+        raise NotFound("no_such_node", f"there is no node {node[:80]!r}", "`heteroflow nodes` lists them")
     found = await mesh_of(request).query([{"get": ["node", node]}], level="stale")
     (row,) = found["results"]
     if row is None:
-        raise NotFound("no_such_node", f"there is no node {node[:80]!r}", "GET /api/v1/nodes lists them")
+        raise NotFound("no_such_node", f"there is no node {node[:80]!r}", "`heteroflow nodes` lists them")
     return answer(request, await _of_peer(request, node, str(row["api_addr"])))
 
 

@@ -15,7 +15,7 @@ from agentd.exec_service import ExecService
 from agentd.exec_stream import ExecLeft, relay, serve
 from agentd.http.answer import json_bytes
 from agentd.http.callers import caller_of, on_behalf
-from agentd.http.context import API, checked_group_id, mesh_of, read, require_visible, visible
+from agentd.http.context import API, checked_group_id, mesh_of, read, require_rank, require_visible, visible
 from agentd.http.description import Described
 from agentd.http.needs import needs
 from agentd.http.parameter import CONSISTENCY, Whole
@@ -159,10 +159,11 @@ async def _where(request: web.Request, group_id: str, rank: int) -> tuple[TaskId
     reading = await read(request, {"get": ["task", f"{group_id}/{attempt:04d}/{rank:05d}"]})
     (task,) = reading.results
     if task is None or task["status"] != "running":
-        said = f"is {task['status']}" if task is not None else "does not exist"
+        require_rank(group, rank)
+        said = f": it is {task['status']}" if task is not None else ""
         raise Conflict(
             "rank_not_running",
-            f"rank {rank} of group {group_id}, which is {group['status']}, {said}",
+            f"rank {rank} of group {group_id} does not run{said}, and the group is {group['status']}",
             "a program is started beside a running rank only; `heteroflow show` lists them",
         )
     (row,) = (await read(request, {"get": ["node", task["node"]]})).results

@@ -12,6 +12,7 @@ from agentd.config import is_every_address
 from agentd.http.answer import error_answer, problem_answer
 from agentd.http.callers import CALLER, Callers
 from agentd.http.description import description_of
+from agentd.http.near_route import route_hint
 from agentd.http.needs import need_of
 from agentd.http.parameter import check_query
 from agentd.http.rates import RATES, TooManyRequests
@@ -22,11 +23,7 @@ API_PREFIX = "/api/"
 log = logging.getLogger(__name__)
 
 _HINTS = {
-    404: (
-        "not_found",
-        "no such route",
-        "GET /api/v1/task-groups, /nodes, /queue, /mesh and /watch are served; see the API page",
-    ),
+    404: ("not_found", "no such route", ""),
     417: ("unknown_expectation", "the Expect header asks for what no agent does", "leave it out"),
     405: ("method_not_allowed", "this route does not take that method", "the Allow header names the methods it takes"),
     413: ("body_too_large", "the body is larger than this route takes", "send at most 192 KiB of document"),
@@ -45,7 +42,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         if error.status < 400:
             raise
         headers = {str(name): error.headers[name] for name in (hdrs.ALLOW,) if name in error.headers}
-        return problem_answer(request, problem_of(error), headers)
+        return problem_answer(request, problem_of(error, route_hint(request)), headers)
     except (ConnectionError, TimeoutError) as error:
         if request.transport is None or request.transport.is_closing():
             raise
@@ -54,9 +51,10 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return _unexpected(request, error)
 
 
-def problem_of(error: web.HTTPException) -> Problem:
+def problem_of(error: web.HTTPException, near: str = "") -> Problem:
+    """near: what to call instead of a route that there is not."""
     code, message, hint = _HINTS.get(error.status, ("refused", error.reason, ""))
-    return Problem(code, message, hint, status=error.status)
+    return Problem(code, message, near if error.status == 404 else hint, status=error.status)
 
 
 def _unexpected(request: web.Request, error: Exception) -> web.StreamResponse:

@@ -8,7 +8,17 @@ from aiohttp import web
 from agentd.group_logs import GroupLogs, tasks_by_id
 from agentd.http.answer import json_bytes
 from agentd.http.callers import on_behalf
-from agentd.http.context import API, checked_group_id, mesh_of, read, require_visible, scan_all, visible
+from agentd.http.context import (
+    API,
+    checked_group_id,
+    mesh_of,
+    read,
+    require_attempt,
+    require_rank,
+    require_visible,
+    scan_all,
+    visible,
+)
 from agentd.http.description import Described
 from agentd.http.needs import needs
 from agentd.http.parameter import CONSISTENCY, Flag, Whole, Words, refused
@@ -51,8 +61,8 @@ async def group_logs(request: web.Request) -> web.StreamResponse:
     tasks, _ = await scan_all(request, "task", f"{group_id}/")
     reading = await read(request, {"get": ["group", group_id]})
     group = visible(request, group_id, reading.results[0])
-    if only_attempt > group["attempt"]:
-        raise NotFound("no_such_attempt", f"group {group_id} has had {group['attempt']} attempts", "leave attempt out")
+    require_attempt(group, only_attempt)
+    require_rank(group, only_rank)
     lines = GroupLogs(
         mesh_of(request),
         _service(request),

@@ -53,7 +53,7 @@ class Choice:
         """Raises InvalidInput."""
         text = request.query.get(self.name, self.default)
         if text not in self.values:
-            raise refused(self.name, text, "is unknown", f"use {_spoken(self.values)}")
+            raise refused(self.name, text, "is unknown", _instead(text, self.values))
         return text
 
     @property
@@ -76,7 +76,7 @@ class Choices:
         given = [part for text in request.query.getall(self.name, []) for part in text.split(",")]
         for part in given:
             if part not in self.values:
-                raise refused(self.name, part, "is none of them", f"use {_spoken(self.values)}")
+                raise refused(self.name, part, "is none of them", _instead(part, self.values))
         return given
 
     @property
@@ -173,6 +173,11 @@ def check_query(request: web.Request, known: Sequence[Parameter]) -> None:
 
 def _breaks_off(pattern: str, text: str) -> bool:
     return pattern.endswith("$") and text.endswith("\n")
+
+
+def _instead(text: str, values: tuple[str, ...]) -> str:
+    near = get_close_matches(text[:_SHOWN].lower(), values, n=1, cutoff=_NEAR)
+    return (f"did you mean {near[0]}? " if near else "") + f"use {_spoken(values)}"
 
 
 def _spoken(values: tuple[str, ...]) -> str:

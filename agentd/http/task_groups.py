@@ -18,6 +18,7 @@ from agentd.http.context import (
     for_caller,
     mesh_of,
     read,
+    require_attempt,
     scan_all,
     visible,
     whole_for_caller,
@@ -39,7 +40,7 @@ from schemas.commands import command
 from schemas.errors import Conflict, Forbidden
 from schemas.ids import make_group_id
 from schemas.instants import iso_utc
-from schemas.rules.permissions import DEFAULT_TENANT, PERSON, Permission
+from schemas.rules.permissions import DEFAULT_TENANT, Permission
 from schemas.states import GROUP_STATUSES, TERMINAL
 from schemas.task_group import DOCUMENT, accepted_task_group, encode_document
 
@@ -98,7 +99,7 @@ async def _submit(
             group_id=group_id,
             document=document,
             tenant=tenant,
-            user=_user(request, tenant),
+            user=caller_of(request).name,
             warnings=warnings,
             resubmit_of=resubmit_of,
             **({} if parent is None else {"parent": parent}),
@@ -114,12 +115,6 @@ async def _submit(
     }
     location = {"Location": f"/api/v1/task-groups/{data['group_id']}"}
     return answer(request, shown, 201 if first_time else 200, location)
-
-
-def _user(request: web.Request, otherwise: str) -> str:
-    """The holder of the mesh token is no person with a name."""
-    caller = caller_of(request)
-    return caller.name if caller.kind == PERSON else otherwise
 
 
 @routes.get("/api/v1/task-groups")
@@ -157,6 +152,7 @@ async def show(request: web.Request) -> web.Response:
     group, tasks = visible(request, group_id, reading.results[0]), reading.results[1]
     if (attempt := _ATTEMPT.read(request)) < 0:
         attempt = group["attempt"]
+    require_attempt(group, attempt)
     rows = [row for _, row in tasks if row["attempt"] == attempt]
     if sum(group["tally"].values()) != len(rows) or attempt != group["attempt"]:
         # A large gang, or one of many attempts: more tasks than one read holds.
@@ -197,7 +193,7 @@ async def resume(request: web.Request) -> web.Response:
 
 
 async def _order(request: web.Request, name: str, word: str, group_id: str, part: str = "") -> dict[str, Any]:
-    proposed = command(name, group_id=group_id, by=_user(request, DEFAULT_TENANT))
+    proposed = command(name, group_id=group_id, by=caller_of(request).name)
     data = await propose_once(request, proposed, f"{word} {group_id}".encode(), part)
     return {"group_id": group_id, "status": data["status"]}
 

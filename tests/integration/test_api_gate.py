@@ -161,3 +161,17 @@ async def test_answers_as_msgpack(tmp_path):
         for broken in (b"", b"\xc1", body + b"\x00", msgpack.packb([1]), b"\x91" * 5000):
             async with client.post("/api/v1/task-groups", data=broken, headers=packed) as response:
                 assert response.status == 400, broken[:10]
+
+
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("/api/v1/task-group", "did you mean /api/v1/task-groups?"),
+        ("/api/v1/task-groups/tg-1/stopp", "did you mean /api/v1/task-groups/{group_id}/stop?"),
+        ("/api/v2/nodes", "did you mean /api/v1/nodes?"),
+        ("/", "GET /api/v1/openapi.json lists all"),
+    ],
+)
+async def test_a_route_that_there_is_not_is_answered_with_one_that_is(tmp_path, path, near):
+    async with served(tmp_path) as client, client.get(path, headers=AUTH) as response:
+        assert (await problem(response, 404))["hint"].startswith(near)

@@ -179,7 +179,7 @@ async def test_a_client_that_is_killed_and_a_rank_that_ends(mesh: Mesh) -> None:
 
 
 async def test_what_is_refused(mesh: Mesh) -> None:
-    assert (await mesh.ran("--", "true", rank=9)).returncode == 5
+    assert (await mesh.ran("--", "true", rank=9)).returncode == 3
     url = f"http://{mesh.nodes[0].api}/api/v1/task-groups/{mesh.group_id}/exec"
     headers = {"Authorization": f"Bearer {mesh.token}"}
     async with aiohttp.ClientSession() as session:
