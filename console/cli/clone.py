@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from console.cli.group_ref import group_id_of
 from console.cli.request import new_request_id
@@ -63,7 +63,10 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
 
 def _edited(text: str, group_id: str, terminal: Terminal) -> Path:
     """The file as the editor left it. Raises InvalidInput where nothing is to be submitted."""
-    editor: Any = next((found for name in _EDITORS if (found := terminal.environment.get(name))), "vi")
+    editor = next((found for name in _EDITORS if (found := terminal.environment.get(name))), "")
+    if not editor and not terminal.is_tty:
+        raise InvalidInput("no_editor", "there is no terminal to edit on", "Use --set, or set VISUAL or EDITOR.")
+    editor = editor or "vi"
     descriptor, name = tempfile.mkstemp(prefix=f"{group_id}-", suffix=".yaml")
     path = Path(name)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

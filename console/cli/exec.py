@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("group", metavar="GROUP", help="id, or a name only one group has")
     parser.add_argument("rank", metavar="RANK", type=whole(0, 1_000_000))
-    parser.add_argument("program", metavar="PROGRAM", nargs="*", help="after --; a shell where none is given")
+    parser.add_argument(
+        "program", metavar="PROGRAM", nargs="*", default=[], help="after --; a shell where none is given"
+    )
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
         "-t", "--tty", action="store_true", default=None, help="on a terminal (the default for a shell)"
@@ -44,4 +46,4 @@ def _size() -> tuple[int, int]:
     return max(size.lines, 1), max(size.columns, 1)
 
 
-VERB = Verb(_add_arguments, _run, outputs=("table",))
+VERB = Verb(_add_arguments, _run, outputs=("table",), program=True)

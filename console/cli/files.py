@@ -31,6 +31,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         metavar="PATH",
         nargs="*",
+        default=[],
         help="ls [PATH] | get PATH [FILE] | put FILE PATH; PATH begins with a mount of the group, as /checkpoint",
     )
     parser.add_argument("--rank", type=whole(0, 1_000_000), default=0, metavar="N", help="the node of this rank (0)")

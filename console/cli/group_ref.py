@@ -1,6 +1,7 @@
 """Which group is meant: an exact id, or an exact name that only one group has. Never a prefix."""
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from console.core.format import age, moment_ms, status_text
@@ -10,7 +11,8 @@ if TYPE_CHECKING:
     from console.client import MeshClient
 
 _ID = re.compile(r"tg-[0-9a-z]{20}\Z")
-_CANDIDATES_SHOWN = 10
+_CANDIDATES_SHOWN, _NEAR_SHOWN = 10, 3
+_LOOKED_AT = 500
 
 
 async def group_id_of(client: "MeshClient", reference: str) -> str:
@@ -28,6 +30,8 @@ async def group_id_of(client: "MeshClient", reference: str) -> str:
         params["cursor"] = str(cursor)
     if not found:
         hint = "`heteroflow ls` lists groups with their ids; ids and names are matched whole."
+        if near := await _near(client, reference):
+            hint = f"Did you mean {near}? {hint}"
         raise NotFound("no_such_group", f"there is no task group {reference[:100]!r}", hint)
     if len(found) > 1:
         listed = [
@@ -42,6 +46,17 @@ async def group_id_of(client: "MeshClient", reference: str) -> str:
         message = f"more than one group is named {reference[:100]!r}{more}: use the id"
         raise InvalidInput("ambiguous_name", message, findings=listed)
     return found[0]["group_id"]
+
+
+async def _near(client: "MeshClient", reference: str) -> str:
+    """Names like this one, and ids that begin so, of the newest groups."""
+    groups = (await client.read("/api/v1/task-groups", {"limit": str(_LOOKED_AT)})).value["groups"]
+    ids = [group["group_id"] for group in groups if group["group_id"].startswith(reference)]
+    if len(reference) > len("tg-") and ids:
+        return " or ".join(ids[:_NEAR_SHOWN])
+    names = {group["name"].casefold(): group["name"] for group in groups}
+    close = get_close_matches(reference.casefold(), list(names), n=_NEAR_SHOWN, cutoff=0.7)
+    return " or ".join(names[name] for name in close)
 
 
 def _when(group: dict[str, str], now_ms: int) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from console.cli.options import whole
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
-from console.core.format import UNKNOWN, age, coarse, folded_nodes, moment_ms, number, status_text
+from console.core.format import UNKNOWN, age, coarse, folded_nodes, moment_ms, number, status_text, text_or_dash
 from schemas.api import GroupSummary, Task
 from schemas.task_types import TRAINING
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from console.client import MeshClient
 
 _PAGE = 1000
+_WIDE = ("FRAMEWORK", "TENANT", "WHO", "PRI", "ATTEMPT")
+PRIORITY_NAMES = {0: "normal", 1: "high", 2: "highest"}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +34,13 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
     if not groups:
         terminal.note("no task group matches" if args.status or args.name else "no task group has been submitted yet")
         return 0
-    typed = any(group["task_type"] != TRAINING for group in groups)
-    head = ("NAME", *(("TYPE",) if typed else ()), "STATUS", "GPU", "NODES", "AGE", "RUN", "ID", "WHY")
-    terminal.table(head, [_row(group, now_ms, typed) for group in groups], right=("GPU", "AGE", "RUN"))
+    typed = args.wide or any(group["task_type"] != TRAINING for group in groups)
+    head = ("NAME", *(("TYPE",) if typed else ()), "STATUS", "GPU", "NODES", "AGE", "RUN", "ID")
+    rows = [_row(group, now_ms, typed) for group in groups]
+    if args.wide:
+        head += _WIDE
+        rows = [(*row[:-1], *_beside(group), row[-1]) for row, group in zip(rows, groups, strict=True)]
+    terminal.table((*head, "WHY"), rows, right=("GPU", "AGE", "RUN", "ATTEMPT"))
     if more:
         terminal.note(f"there are more than {args.limit}; see --limit, --status and --name")
     return 0
@@ -69,6 +75,12 @@ def _row(group: GroupSummary, now_ms: int, typed: bool) -> tuple[str, ...]:
         group["group_id"],
         short_reason(group),
     )
+
+
+def _beside(group: GroupSummary) -> tuple[str, ...]:
+    priority = PRIORITY_NAMES.get(group.get("priority", -1), UNKNOWN)
+    told = (text_or_dash(group.get(name)) for name in ("framework", "tenant", "user"))
+    return (*told, priority, number(group.get("attempt")))
 
 
 def cards(group: GroupSummary) -> str:

@@ -10,12 +10,15 @@ from console.cli.terminal import Terminal
 from console.cli.times import duration_s
 from console.cli.verb import Verb
 from console.core.format import coarse
+from console.core.line import plain
+from console.core.mesh_lines import mesh_summary, voter_head, voter_ids, voter_line
 from schemas.errors import InvalidInput
 
 if TYPE_CHECKING:
     from console.client import MeshClient
 
-PAUSE, RESUME, HOLD, RELEASE, RAISE = ACTIONS = (
+SHOW, PAUSE, RESUME, HOLD, RELEASE, RAISE = ACTIONS = (
+    "show",
     "pause-scheduling",
     "resume-scheduling",
     "hold",
@@ -26,6 +29,7 @@ PAUSE, RESUME, HOLD, RELEASE, RAISE = ACTIONS = (
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     what = (
+        f"{SHOW}: voters, who leads, and whether scheduling is paused or the mesh is held; "
         f"{PAUSE}: nothing new is placed, what runs goes on; {RESUME}: groups are placed again; "
         f"{HOLD}: for planned work, no node is given up for a while; {RELEASE}: ends a hold early; "
         f"{RAISE}: after an upgrade of all voters, what only the new release knows may be used"
@@ -40,6 +44,8 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
         raise InvalidInput("missing_option", "how long the mesh is held is missing", "Add --for 30m.", field="--for")
     if args.action != HOLD and args.lasts is not None:
         raise InvalidInput("wrong_option", f"{args.action} takes no --for", "Leave it out.", field="--for")
+    if args.action == SHOW:
+        return await _show(args, terminal, client)
     asked: dict[str, Any] = {"reason": args.reason}
     if args.action == HOLD:
         asked["for_s"] = args.lasts
@@ -51,6 +57,17 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
         terminal.json(answer.value)
     else:
         terminal.line(_said(args.action, answer.value))
+    return 0
+
+
+async def _show(args: argparse.Namespace, terminal: Terminal, client: "MeshClient") -> int:
+    status = (await client.read("/api/v1/mesh")).value
+    if args.output == "json":
+        terminal.json(status)
+        return 0
+    cells = terminal.cells or 100
+    voters = [voter_line(status, raft_id, False, cells) for raft_id in voter_ids(status)]
+    terminal.lines([plain(shown) for shown in (mesh_summary(status), voter_head(cells), *voters)])
     return 0
 
 

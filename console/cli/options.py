@@ -1,6 +1,7 @@
 """Options that every verb shares; they may stand before or after the verb."""
 
 import argparse
+import contextlib
 from collections.abc import Callable
 
 
@@ -47,17 +48,17 @@ def add_connection_options(parser: argparse.ArgumentParser, again: bool = False)
     add(
         "-o",
         "--output",
-        choices=("table", "json", "yaml"),
+        choices=("table", "wide", "json", "yaml"),
         default="table",
-        help="table for people, json for programs; yaml of clone",
+        help="table and wide (nothing is cut) for people, json and yaml for programs",
     )
 
 
 def seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 86_400:
-        raise argparse.ArgumentTypeError("must be between 0 and 86400 seconds")
-    return value
+    with contextlib.suppress(ValueError):
+        if 0 < (value := float(text)) <= 86_400:
+            return value
+    raise argparse.ArgumentTypeError("must be a number of seconds above 0, up to 86400")
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:

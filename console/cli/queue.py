@@ -3,8 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from console.cli.ls import PRIORITY_NAMES
 from console.cli.options import whole
-from console.cli.show import PRIORITY_NAMES
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
 from console.core.format import UNKNOWN, age, moment_ms, number

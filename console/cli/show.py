@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from console.cli.group_ref import group_id_of
-from console.cli.ls import run_time, short_reason
+from console.cli.ls import PRIORITY_NAMES, run_time, short_reason
 from console.cli.options import whole
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
@@ -13,8 +13,6 @@ from schemas.api import GroupDetail, Image, Task
 
 if TYPE_CHECKING:
     from console.client import MeshClient
-
-PRIORITY_NAMES = {0: "normal", 1: "high", 2: "highest"}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from console.cli.group_order import add_groups, order_each
 from console.cli.options import whole
-from console.cli.result import wait_for_end
+from console.cli.result import result_text, wait_for_end
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
 from schemas.limits import STOP_AFTER_MAX_S
@@ -38,7 +38,9 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
         group_ids = await order_each("stop", args, terminal, client)
     if args.wait:
         for group_id in group_ids:
-            await wait_for_end(client, group_id)
+            row = await wait_for_end(client, group_id)
+            if args.output != "json":
+                terminal.note(result_text(group_id, row))
     return 0
 
 

@@ -70,7 +70,8 @@ def _named(name: str | None) -> Template:
 
 
 def _ls(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.output == "json":
+    if args.output != "table":
+        terminal.as_yaml = args.output == "yaml"
         listed = [
             {"name": t.name, "version": t.version, "summary": t.summary, "document": t.document} for t in newest()
         ]

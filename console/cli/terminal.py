@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from console.core.format import table
 from console.core.sanitize import PLATFORM_MARK, sanitize
+from console.core.value_yaml import value_yaml
 from schemas.errors import Problem
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ class Terminal:
     def __init__(self, out: TextIO, err: TextIO, environment: Mapping[str, str]) -> None:
         self.out, self.err, self.environment = out, err, environment
         self.is_tty = out.isatty()
+        self.wide = self.as_yaml = False
         self.colours = self.is_tty and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
         for stream in (out, err):
             # A terminal that lacks a character must not end the command; a pipe gets UTF-8 whatever the locale.
@@ -25,8 +27,8 @@ class Terminal:
 
     @property
     def cells(self) -> int:
-        """Width for tables; 0 where lines go to a file and nothing may be cut."""
-        if not self.is_tty:
+        """Width for tables; 0 where lines go to a file, or wide ones are asked for, and nothing may be cut."""
+        if not self.is_tty or self.wide:
             return 0
         try:
             return os.get_terminal_size(self.out.fileno()).columns or 80
@@ -43,8 +45,8 @@ class Terminal:
         self.lines(table(head, rows, right, self.cells))
 
     def json(self, value: Any) -> None:
-        """ASCII only, so that no text inside can drive a terminal either."""
-        self.out.write(json.dumps(value, allow_nan=False) + "\n")
+        """One value for programs, as JSON or YAML. ASCII only, so that no text inside can drive a terminal either."""
+        self.out.write(value_yaml(value) if self.as_yaml else json.dumps(value, allow_nan=False) + "\n")
 
     def note(self, text: str) -> None:
         """A line of the platform beside a job's output. Its mark cannot stand in a job's text."""

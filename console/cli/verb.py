@@ -33,18 +33,20 @@ VERBS: dict[str, str] = {
     "give-up": "say that a lost node is off for good, so that nothing waits for its ranks",
     "drain": "empty a node: groups finish by a deadline, or move with their checkpoints",
     "maintenance": "take a node out of service for a time, and back by itself",
-    "mesh": "pause and resume scheduling",
+    "mesh": "show voters and leader; pause and resume scheduling, hold nodes for planned work",
     "queue": "show what waits, in the order in which it is considered",
     "top": "show what runs: step, loss, age, utilisation of the cards",
+    "alerts": "show what stands: stalls, split worlds, wrong clocks, certificates",
     "watch": "print every change as it happens",
     "debug": "gather what is needed to find a fault into one file, without secrets",
     "curves": "show the curves of a group, or of TensorBoard event files of this host",
-    "checkpoint": "say which checkpoint of a directory is the newest complete one",
+    "checkpoint": "list what a group has saved, or say which checkpoint of a directory is the newest complete one",
     "login": "remember a mesh and the API key for it",
     "context": "list the meshes known here, and choose the current one",
     "whoami": "say who the mesh takes you for, and what you may do",
     "key": "make, list and revoke API keys",
     "audit": "show who changed what",
+    "completion": "print a script by which a shell completes verbs and options",
     "version": "print the version",
 }
 
@@ -53,7 +55,9 @@ VERBS: dict[str, str] = {
 class Verb:
     """run(args, terminal, client) -> exit code; the client is None only where needs_client(args) is False.
 
-    outputs: what -o may say. raw: texts come unchanged, and the verb itself makes them safe for a terminal.
+    outputs: what -o may say; what is said as json can be said as yaml too, and a table can be wide. raw: texts come
+    unchanged, and the verb itself makes them safe for a terminal. program: what stands behind `--` belongs to `program`
+    of its arguments.
 
     A verb's file loads nothing of the network at its top: aiohttp costs more than all the rest, --help shall not wait.
     """
@@ -63,3 +67,4 @@ class Verb:
     needs_client: Callable[[argparse.Namespace], bool] = lambda args: True
     outputs: tuple[str, ...] = ("table", "json")
     raw: bool = False
+    program: bool = False

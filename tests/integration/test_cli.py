@@ -301,7 +301,7 @@ class TestWriting:
         await cli("show", first, "-o", "json")
         assert json.loads(cli.out)["status"] == "pending"
         assert await cli("stop", first, "--wait") == 0
-        assert cli.out == f"{first} stopped\n"
+        assert cli.out == f"{first} stopped\n" and f"{first} stopped in attempt 0" in cli.err
 
     async def test_stopping_what_has_ended_is_told_apart(self, cli):
         await cli.join()

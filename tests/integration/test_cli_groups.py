@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from agentd.runtime.memory import Behaviour
 from mesh.memory import MemoryMesh
@@ -121,9 +122,74 @@ class TestDelete:
         assert json.loads(cli.out) == {"group_id": done, "deleted": True}
 
 
-@pytest.mark.parametrize("verb", ["ls", "top", "nodes"])
-async def test_an_output_that_a_verb_has_not(cli, verb):
-    assert await cli(verb, "-o", "yaml") == 2
+@pytest.mark.parametrize("verb", ["ls", "queue", "nodes"])
+async def test_every_output(cli, verb):
+    await cli.join()
+    await cli.submit(name="a job")
+    assert await cli(verb, "-o", "json") == 0
+    value = json.loads(cli.out)
+    assert await cli(verb, "-o", "yaml") == 0
+    shown = YAML(typ="safe", pure=True).load(cli.out)
+    assert _without_clocks(shown) == _without_clocks(value)
+    assert await cli(verb, "-o", "wide") == 0
+    assert len(cli.out.splitlines()) == 2
+
+
+def _without_clocks(value):
+    if isinstance(value, dict):
+        return {name: _without_clocks(item) for name, item in value.items() if name not in ("lease_age_ms", "since_s")}
+    return [_without_clocks(item) for item in value] if isinstance(value, list) else value
+
+
+async def test_a_wide_list_is_not_cut_and_says_more(cli):
+    await cli.join()
+    group_id = await cli.submit(name="wide", n_nodes=5)
+    assert await cli("ls", "-o", "wide", tty=True) == 0
+    head, row = cli.out.splitlines()
+    assert "TENANT" in head and "FRAMEWORK" in head and group_id in row and "…" not in row
+    assert await cli("ls") == 0
+    assert "TENANT" not in cli.out
+
+
+class TestWhatIsNotThere:
+    async def test_a_name_that_was_mistyped_and_an_id_that_was_cut(self, cli):
+        group_id = await cli.submit(name="Llama-SFT")
+        for reference, meant in (("llama-stf", "Llama-SFT"), (group_id[:9], group_id)):
+            assert await cli("show", reference) == 3
+            assert f"Did you mean {meant}?" in cli.err
+        assert await cli("show", "tg-") == 3 and "Did you mean" not in cli.err
+
+    async def test_ranks_and_attempts_are_refused_alike_by_all_who_take_them(self, cli):
+        await cli.join()
+        group_id = await cli.submit(name="one")
+        await cli.run_group(group_id, exit_code=0)
+        for words in (("logs", group_id, "--rank", "1"), ("files", "ls", group_id, "--rank", "1")):
+            assert await cli(*words) == 3, words
+            assert "has no rank 1" in cli.err
+        for verb in ("logs", "show"):
+            assert await cli(verb, group_id, "--attempt", "2") == 3, verb
+            assert "has had 1 attempt" in cli.err
+        waiting = await cli.submit(name="waits")
+        assert await cli("show", waiting) == 0
+
+
+async def test_a_mesh_shows_who_leads_and_what_was_ordered_of_it(cli):
+    await cli.join()
+    assert await cli("mesh", "pause-scheduling", "--reason", "slow disks") == 0
+    assert await cli("mesh", "show") == 0, cli.err
+    assert "scheduling paused" in cli.out and "slow disks" in cli.out and "VOTER" in cli.out
+    assert await cli("mesh", "show", "-o", "json") == 0
+    assert json.loads(cli.out)["scheduling_paused"]["reason"] == "slow disks"
+
+
+async def test_an_editor_needs_a_terminal_or_a_name(cli):
+    group_id = await cli.submit(name="a")
+    assert await cli("clone", group_id, "--edit") == 2
+    assert "EDITOR" in cli.err
+
+
+async def test_an_output_that_a_verb_has_not(cli):
+    assert await cli("exec", "g", "0", "-o", "yaml", "--", "ls") == 2
     assert "yaml" in cli.err
 
 

@@ -88,6 +88,26 @@ async def test_a_reader_that_leaves_ends_it_quietly():
         assert (code, err) == (141, b"")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+async def test_a_full_disk_is_told_without_a_traceback():
+    with open("/dev/full", "wb") as full:
+        process = await started("template", "ls", env=environment(), stdout=full)
+        async with asyncio.timeout(30):
+            _, err = await process.communicate()
+    assert (process.returncode, err) == (74, b"heteroflow: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+async def test_standard_streams_that_are_closed(closed):
+    command = f'exec "$0" -m console.cli.main version {closed}'
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", command, sys.executable, env=environment(), stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(30):
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+
+
 async def test_ctrl_c_ends_a_follow_without_a_traceback():
     async with nodes(1) as (only,):
         only.state.add_lines(3)
