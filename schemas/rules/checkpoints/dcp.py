@@ -5,21 +5,35 @@ an older one leaves the older `.metadata` until it ends: then a shard is newer t
 """
 
 import re
+from array import array
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from schemas.rules.checkpoints.inert_pickle import BYTES_MAX, Node, NoPickle, TooLarge, read_facts
 from schemas.rules.checkpoints.names import is_single_name, shown, some
+from schemas.rules.checkpoints.same_places import ReadPickle
 from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
 from schemas.rules.checkpoints.whole_files import require_file
 
 METADATA = ".metadata"
 NAMED_MAX = 256 << 20
 _CHUNK, _OVERLAP = 1 << 20, 64
+_MEMO = "dcp"
+# What _shard_ends looks up.
+_FIELDS = {b"storage_data", b"relative_path", b"offset", b"length"}
 _SHARD = re.compile(rb"__[0-9]{1,18}_[0-9]{1,18}\.distcp")
 
 
 def is_dcp(names: Mapping[str, Kind]) -> bool:
     return METADATA in names or any(name.startswith("__") and name.endswith(".distcp") for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """ends: shard -> the bytes that it must have at least, by name."""
+
+    ends: dict[str, int]
+    read: ReadPickle
 
 
 def judge_dcp(directory: Directory) -> None:
@@ -29,27 +43,46 @@ def judge_dcp(directory: Directory) -> None:
         tmp = " (only .metadata.tmp is there)" if ".metadata.tmp" in names else ""
         raise Incomplete(f"{METADATA}, which is written when all shards are, is missing{tmp}")
     marker = require_file(directory, METADATA)
-    large = marker.size > BYTES_MAX
-    data = b"" if large else directory.read(METADATA, 0, BYTES_MAX)
-    # Most of what is wrong shows in the names alone, a thousand times faster than in the places.
-    named = _named_in_chunks(directory, marker.size) if large else _named(data)
-    _require_present(named, names)
-    ends = None if large else _shard_ends(data)
-    if ends is None:
-        # Of the largest models the places would take minutes: their shards are taken at any size but none.
-        if not named or directory.read(METADATA, -1, 1) != b".":
-            raise Incomplete(f"{METADATA} is cut short, or names no shards")
-        ends = dict.fromkeys(named, 1)
+    ends = _ends(directory, marker.size)
     _require_present(ends, names)
-    for name in sorted(ends):
+    for name, end in ends.items():
         found = require_file(directory, name)
-        if found.size < ends[name]:
-            raise Incomplete(f"{shown(name)} is cut short: {found.size} of {ends[name]} bytes")
+        if found.size < end:
+            raise Incomplete(f"{shown(name)} is cut short: {found.size} of {end} bytes")
         if found.mtime_ns > marker.mtime_ns:
             raise Incomplete(
                 f"{shown(name)} is newer than {METADATA}: a save over an older one did not finish (or a copy did not "
                 f"keep the times; then run `touch {METADATA}` in it)"
             )
+
+
+def _ends(directory: Directory, size: int) -> dict[str, int]:
+    if size > BYTES_MAX:
+        named = _named_in_chunks(directory, size)
+        _require_present(named, directory.names())
+        return _of_any_size(directory, named)
+    data = directory.read(METADATA, 0, BYTES_MAX)
+    before: _Places | None = directory.memo.get(_MEMO)
+    if before is not None and before.read.says_the_same_as(data):
+        return before.ends
+    # Most of what is wrong shows in the names alone, a thousand times faster than in the places.
+    named = _named(data)
+    _require_present(named, directory.names())
+    texts = array("Q")
+    try:
+        ends = _shard_ends(data, texts)
+    except TooLarge:
+        return _of_any_size(directory, named)
+    telling = _FIELDS | {name.encode("utf-8", "surrogatepass") for name in ends}
+    directory.memo[_MEMO] = _Places(ends, ReadPickle(data, texts, telling))
+    return ends
+
+
+def _of_any_size(directory: Directory, named: set[str]) -> dict[str, int]:
+    """Of the largest models the places would take minutes: their shards are taken at any size but none."""
+    if not named or directory.read(METADATA, -1, 1) != b".":
+        raise Incomplete(f"{METADATA} is cut short, or names no shards")
+    return dict.fromkeys(sorted(named), 1)
 
 
 def _require_present(wanted: "set[str] | dict[str, int]", names: Mapping[str, Kind]) -> None:
@@ -78,12 +111,12 @@ def _named_in_chunks(directory: Directory, size: int) -> set[str]:
     return found
 
 
-def _shard_ends(data: bytes) -> dict[str, int] | None:
-    """Shard -> the bytes that it must have at least; None where there are too many places to look at."""
+def _shard_ends(data: bytes, texts: "array[int]") -> dict[str, int]:
+    """Raises TooLarge where there are too many places to look at, and Incomplete. texts: see read_facts."""
     try:
-        storage = read_facts(data).fields.get("storage_data")
+        storage = read_facts(data, texts).fields.get("storage_data")
     except TooLarge:
-        return None
+        raise
     except NoPickle as error:
         raise Incomplete(f"{METADATA} cannot be read: {error}") from error
     ends: dict[str, int] = {}
@@ -97,4 +130,4 @@ def _shard_ends(data: bytes) -> dict[str, int] | None:
         ends[name] = max(ends.get(name, 0), offset + length)
     if not ends:
         raise Incomplete(f"{METADATA} names no shards")
-    return ends
+    return dict(sorted(ends.items()))

@@ -50,6 +50,7 @@ class Kernel:
     get_errno: Callable[[], int] = lambda: 0
     openat2: bool = True
     read_left: int = field(default=READ_MAX)
+    memo: dict[str, Any] = field(default_factory=dict)
 
     def open(self, name: str, flags: int, dir_fd: int) -> int:
         """`name` may have several segments with openat2 only. Raises OSError."""
@@ -97,6 +98,10 @@ class FencedDirectory:
     def __exit__(self, *exception: object) -> None:
         self._kernel.calls.close(self.descriptor)
 
+    @property
+    def memo(self) -> dict[str, Any]:
+        return self._kernel.memo
+
     def names(self) -> Mapping[str, Kind]:
         if self._names is None:
             self._names = {}
@@ -112,8 +117,10 @@ class FencedDirectory:
         return self._names
 
     def stat(self, name: str) -> Stat:
+        if self._names is None or name not in self._names:
+            _segment(name)
         try:
-            found = self._kernel.calls.stat(_segment(name), dir_fd=self.descriptor, follow_symlinks=False)
+            found = self._kernel.calls.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
         except OSError as error:
             raise _unreadable(name, error) from error
         return Stat(_kind(found.st_mode), found.st_size, found.st_mtime_ns)
@@ -124,7 +131,8 @@ class FencedDirectory:
         calls = self._kernel.calls
         file, found = self.open_file(name)
         try:
-            data = calls.pread(file, length, at if at >= 0 else max(0, found.st_size + at))
+            # A buffer as large as what may be asked for would cost more than the read.
+            data = calls.pread(file, min(length, found.st_size), at if at >= 0 else max(0, found.st_size + at))
         except OSError as error:
             raise _unreadable(name, error) from error
         finally:

@@ -6,6 +6,7 @@ of the file is ever hashed but texts, since hashing what is nested deep enough o
 """
 
 import struct
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -46,8 +47,8 @@ class Node:
 
 
 class _Machine:
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
+    def __init__(self, data: bytes, texts: "array[int]") -> None:
+        self.data, self.at, self.texts = data, 0, texts
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
@@ -113,14 +114,15 @@ class _Machine:
                 self.node().fields.update(part.fields)
 
 
-def read_facts(data: bytes) -> Node:
-    """The outermost object of a pickle of protocol 2 to 5. Raises NoPickle."""
+def read_facts(data: bytes, texts: "array[int] | None" = None) -> Node:
+    """The outermost object of a pickle of protocol 2 to 5. texts: takes where in `data` each text begins and ends.
+    Raises NoPickle."""
     if len(data) > BYTES_MAX:
         raise TooLarge(f"more than {BYTES_MAX} bytes")
     if data[:1] != b"\x80":
         raise NoPickle("no pickle of protocol 2 or later")
     try:
-        found = _Machine(data).run()
+        found = _Machine(data, array("Q") if texts is None else texts).run()
     except (IndexError, ValueError, KeyError, UnicodeDecodeError, struct.error) as error:
         raise NoPickle("cut short or damaged") from error
     if not isinstance(found, Node):
@@ -140,7 +142,13 @@ def _number(count: int) -> _Operation:
 
 
 def _text(count: int) -> _Operation:
-    return lambda m: m.stack.append(m.take(m.uint(count)).decode("utf-8", "surrogatepass"))
+    def push(m: _Machine) -> None:
+        text = m.take(m.uint(count))
+        m.texts.append(m.at - len(text))
+        m.texts.append(m.at)
+        m.stack.append(text.decode("utf-8", "surrogatepass"))
+
+    return push
 
 
 def _bytes(count: int) -> _Operation:

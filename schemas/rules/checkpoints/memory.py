@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from schemas.rules.checkpoints.view import Kind, Stat, Unreadable
 
@@ -20,6 +20,7 @@ class MemoryFile:
 class MemoryDirectory:
     entries: "dict[str, MemoryFile | MemoryDirectory]" = field(default_factory=dict)
     cut: bool = False
+    memo: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __enter__(self) -> Self:
         return self
@@ -50,6 +51,7 @@ class MemoryDirectory:
         entry = self._entry(name)
         if not isinstance(entry, MemoryDirectory):
             raise Unreadable(f"{name} is no directory")
+        entry.memo = self.memo
         return entry
 
     def _entry(self, name: str) -> "MemoryFile | MemoryDirectory":

@@ -87,6 +87,8 @@ def is_single_name(text: str) -> bool:
 
 def shown(name: str) -> str:
     """Printable, whatever the bytes of a name were."""
+    if name.isprintable():
+        return name
     return "".join(c if c.isprintable() else _escaped(c) for c in name)
 
 

@@ -6,8 +6,7 @@ Incomplete       is raised when a checkpoint cannot be taken as complete; its te
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 Kind = Literal["file", "directory", "link", "other"]
 
@@ -27,8 +26,7 @@ class Unknown(Incomplete):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """size in bytes; mtime_ns: of the last write, by the clock of whoever holds the disk."""
 
     kind: Kind
@@ -42,6 +40,10 @@ class Directory(Protocol):
     @property
     def cut(self) -> bool:
         """More than NAMES_MAX names: `names` has the first of them."""
+
+    @property
+    def memo(self) -> dict[str, Any]:
+        """What a rule keeps for the next checkpoint of this look, by its own name: one for all directories below."""
 
     def names(self) -> Mapping[str, Kind]: ...
 

@@ -33,9 +33,9 @@ class Key:
         return self.number
 
 
-def metadata(pieces, protocol=4):
+def metadata(pieces, protocol=4, **more):
     storage = {Key(at): Metadata(relative_path=n, offset=o, length=length) for at, (n, o, length) in enumerate(pieces)}
-    return pickle.dumps(Metadata(state_dict_metadata={}, storage_data=storage), protocol)
+    return pickle.dumps(Metadata(state_dict_metadata={}, storage_data=storage, **more), protocol)
 
 
 class Runs:
