@@ -6,7 +6,7 @@ from console.core import line
 from console.core.attention import Attention
 from console.core.columns import Column, laid_out
 from console.core.format import age
-from console.core.line import BAD, Line, cut, joined, line_width, wrapped
+from console.core.line import BAD, Line, headed, joined, wrapped
 
 _COLUMNS = (
     Column("level", "", 6, 6, 9),
@@ -36,11 +36,9 @@ def alert_line(item: Attention, here: bool, now_ms: int, cells: int) -> Line:
 
 def alert_in_full(item: Attention, cells: int) -> list[Line]:
     """What the columns of a list have no room for."""
-    head: Line = (("─ ", line.RULE), (f"{item.subject} ", line.STRONG))
-    rule = ("─" * max(cells - line_width(head), 0), line.RULE)
     why = [((f" {text}", item.tone),) for text in wrapped(item.text, cells - 2)]
     advice = [((f" {text}", line.TEXT),) for text in wrapped(item.advice, cells - 2) if text]
-    return [cut((*head, rule), cells), *why, *advice]
+    return [headed(item.subject, "", cells), *why, *advice]
 
 
 def alert_summary(found: Sequence[Attention]) -> Line:

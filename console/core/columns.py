@@ -1,7 +1,7 @@
 """Which columns a terminal's width has room for, and how wide each one is."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from console.core.line import Line, Span, cell
 
@@ -49,6 +49,17 @@ class Layout:
         """marks: a sign behind a column's name, for the order."""
         marks = marks or {}
         return self.row({column.name: (column.head + marks.get(column.name, ""), tone) for column, _ in self.columns})
+
+
+def fitted(columns: Sequence[Column], widths: Mapping[str, int]) -> list[Column]:
+    """No column is wider than what stands in it, by its name in `widths`, and its head with a mark: the room goes to
+    those that have more to say."""
+    return [_fitted(column, widths[column.name]) if column.name in widths else column for column in columns]
+
+
+def _fitted(column: Column, text_cells: int) -> Column:
+    most = max(text_cells, len(column.head) + 1)
+    return replace(column, least=min(column.least, most), most=min(column.most, most))
 
 
 def laid_out(columns: Sequence[Column], width: int) -> Layout:

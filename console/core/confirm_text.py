@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from console.core import line
 from console.core.format import UNKNOWN, number, width
 from console.core.group_list import run_time
-from console.core.line import Line, cell, joined
+from console.core.line import Line, Span, cell, joined
 from console.core.marks import group_mark
 from schemas.rules.checkpoints.at_risk import hours_text
 from schemas.states import PAUSED, PLACED
@@ -18,13 +18,19 @@ if TYPE_CHECKING:
 SHOWN = 10
 _NAME, _CARDS = 1, 3  # columns
 _GAP = 2
+LATER = "stop after next checkpoint"
+_WITHIN = "an hour"  # where the request names no time
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
+    """lines: whom it is about, an empty one, and what happens. later: the answer "after the next checkpoint", "" where
+    that is none."""
+
     title: str
     lines: tuple[Line, ...]
     yes: str
+    later: str = ""
 
 
 def stop_question(groups: "Sequence[Group]", ended: int, now_ms: int, cells: int) -> Question:
@@ -39,11 +45,17 @@ def stop_question(groups: "Sequence[Group]", ended: int, now_ms: int, cells: int
         lines.append((("What waits in the queue leaves it at once.", line.TEXT),))
     if paused:
         lines.append((("What is paused gives its place up and cannot be resumed.", line.TEXT),))
+    later = LATER if any(group.at_risk is not None for group in groups) else ""
+    if later:
+        who = "each runs" if len(groups) > 1 else "it runs"
+        lines.append(
+            ((f"Or {who} on until its next checkpoint is there, {_WITHIN} at most, and stops then.", line.TEXT),)
+        )
     if ended:
         verbs = ("has", "is") if ended == 1 else ("have", "are")
         lines.append(((f"{ended} marked {verbs[0]} ended already and {verbs[1]} left alone.", line.DIM),))
     name = f"Stop {len(groups)} groups" if len(groups) > 1 else "Stop this group"
-    return Question(name, tuple(lines), "stop")
+    return Question(name, tuple(lines), "stop", later)
 
 
 def pause_question(groups: "Sequence[Group]", others: int, now_ms: int, cells: int) -> Question:
@@ -125,6 +137,16 @@ def node_question(what: str, node_id: str, groups: "Sequence[str]", simple: bool
     return Question(f"{what[:1].upper()}{what[1:]} this node", tuple(lines), what)
 
 
+def _ran(said: str) -> Span:
+    return (f"ran {said}" if said != UNKNOWN else "", line.DIM)
+
+
+def _at_stake(group: "Group", now_ms: int) -> Span:
+    """Of each where there are several; of one the sum below says it."""
+    assert group.at_risk is not None
+    return (f"{hours_text(group.at_risk.gpu_hours(now_ms))} GPU-h", line.TEXT)
+
+
 def _group_lines(groups: "Sequence[Group]", now_ms: int, cells: int) -> list[Line]:
     """Columns as wide as what they hold; the name has what is left."""
     rows = []
@@ -136,7 +158,7 @@ def _group_lines(groups: "Sequence[Group]", now_ms: int, cells: int) -> list[Lin
                 (group.name, line.STRONG),
                 (group.id, line.DIM),
                 (f"{number(group.gpus)} GPU", line.TEXT),
-                (f"ran {ran}" if ran != UNKNOWN else "", line.DIM),
+                _at_stake(group, now_ms) if len(groups) > 1 and group.at_risk is not None else _ran(ran),
             )
         )
     widths = [max(width(row[at][0]) for row in rows) for at in range(len(rows[0]))]

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 from console.core import line
 from console.core.event_lines import event_line
 from console.core.failure_advice import advice
-from console.core.format import UNKNOWN, age, folded_nodes, number, text_or_dash
-from console.core.group_list import Progress, mark_and_why, run_time, value_text
+from console.core.format import UNKNOWN, age, folded_nodes, number, plain_value, text_or_dash
+from console.core.group_list import Progress, mark_and_why, run_time
 from console.core.line import Line, joined, wrapped
-from console.core.marks import STALLED
-from console.core.rank_table import RankNow, rank_head, rank_lines
+from console.core.marks import QUIET, STALLED
+from console.core.newest_line import newest_line
+from console.core.queue_list import waiting_lines
+from console.core.rank_table import RankNow, odd_line, rank_head, rank_lines
+from console.core.risk_line import risk_line
 from schemas.instants import iso_utc
 from schemas.rules.redaction import REDACTED, is_secret_name
 from schemas.states import GROUP_STATUSES
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
 RANKS_SHOWN = 64
 EVENTS_SHOWN = 300
 _NAME_CELLS = 20
-# Lost at once they are worth a second thought.
-_MANY_HOURS = 8
 
 
 def detail_lines(
@@ -38,8 +39,11 @@ def detail_lines(
     cells: int,
 ) -> list[Line]:
     row = known.row if known is not None else {}
-    lines = [line.EMPTY, *_banner(group, curves, progress, now_ms, cells)]
-    lines += [*_at_risk(group, row, now_ms, cells), line.EMPTY]
+    tasks = known.ranks(group.attempt) if known is not None else []
+    lines = [line.EMPTY, *_banner(group, curves, progress, odd_line(tasks, ranks), now_ms, cells)]
+    if risk := risk_line(group, row, now_ms):
+        lines.append(line.cut(((" ", line.TEXT), *risk), cells))
+    lines.append(line.EMPTY)
     lines += _failure(group, row, cells)
     lines += _waiting(group, cells)
     if known is None or not known.loaded:
@@ -57,7 +61,10 @@ def _title(text: str, cells: int, aside: str = "") -> Line:
     return (*head, ("─" * max(cells - line.line_width(head) - 1, 0), line.RULE))
 
 
-def _banner(group: "Group", curves: "CurveStore", progress: Progress | None, now_ms: int, cells: int) -> list[Line]:
+def _banner(
+    group: "Group", curves: "CurveStore", progress: Progress | None, odd: str, now_ms: int, cells: int
+) -> list[Line]:
+    """odd: which ranks do what the others do not; said where no step comes."""
     mark, why = mark_and_why(group, progress)
     meaning = GROUP_STATUSES.get(group.status, "a status this version does not know")
     parts: list[Line] = [((f" {mark.text}", mark.tone),)]
@@ -66,43 +73,14 @@ def _banner(group: "Group", curves: "CurveStore", progress: Progress | None, now
     if group.started_ms is not None:
         parts.append((("ran " if group.terminal else "running ", line.DIM), (run_time(group, now_ms), line.TEXT)))
     lines = [joined(parts, (" · ", line.RULE))]
-    if mark is STALLED:
-        lines += [((f" {text}", mark.tone),) for text in wrapped(why, cells - 2)]
-    newest = curves.newest() if curves.group_id == group.id else None
-    if newest is not None:
-        step, wall, value = newest
-        lines.append(
-            (
-                (" step ", line.DIM),
-                (f"{step:,.0f}", line.STRONG),
-                (f"   {curves.main_tag()} ", line.DIM),
-                (value_text(value), line.STRONG if value == value else line.BAD),
-                (f"   {age(int(wall * 1000), now_ms)} ago", line.DIM),
-            )
-        )
+    if mark in (STALLED, QUIET):
+        lines += [((f" {text}", mark.tone),) for said in (why, odd) if said for text in wrapped(said, cells - 2)]
+    said = newest_line(curves if curves.group_id == group.id else None, progress, now_ms)
+    if said:
+        lines.append(((" ", line.TEXT), *said))
     elif curves.group_id == group.id and group.started_ms is not None:
         lines.append(((f" step {UNKNOWN}   loss {UNKNOWN}   {curves.empty_text}", line.DIM),))
     return [line.cut(item, cells) for item in lines]
-
-
-def _at_risk(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> list[Line]:
-    risk = group.at_risk
-    if risk is None:
-        return []
-    saved, asked = row.get("saved") or {}, row.get("stop_after")
-    parts: list[Line] = [
-        ((f" {risk.words(now_ms)}", line.WARN if risk.gpu_hours(now_ms) >= _MANY_HOURS else line.TEXT),)
-    ]
-    if saved.get("saved_ms"):
-        parts.append(((f"last saved {saved.get('pick')}, {age(saved['saved_ms'], now_ms)} ago", line.DIM),))
-    elif row.get("checkpoint_path"):
-        parts.append((("nothing saved yet", line.DIM),))
-    elif row:
-        parts.append((("no checkpoint_path", line.DIM),))
-    if asked:
-        until = iso_utc(asked["deadline_ms"])[11:19]
-        parts.append(((f"stops after its next checkpoint, or at {until} UTC", line.WARN),))
-    return [line.cut(joined(parts, (" · ", line.RULE)), cells)]
 
 
 def _failure(group: "Group", row: Mapping[str, Any], cells: int) -> list[Line]:
@@ -124,12 +102,7 @@ def _failure(group: "Group", row: Mapping[str, Any], cells: int) -> list[Line]:
 def _waiting(group: "Group", cells: int) -> list[Line]:
     if group.status != "pending":
         return []
-    lines = [_title("Why it waits", cells)]
-    lines += [((f" {text}", line.WAIT),) for text in wrapped(group.why, cells - 2)]
-    for name, value in group.reason_details.items():
-        if said := _plain(value):
-            lines += [((f"   {name.replace('_', ' ')}: ", line.DIM), (said, line.TEXT))]
-    return [*(line.cut(item, cells) for item in lines), line.EMPTY]
+    return [_title("Why it waits", cells), *waiting_lines(group, cells), line.EMPTY]
 
 
 def _warnings(row: Mapping[str, Any], cells: int) -> list[Line]:
@@ -216,17 +189,9 @@ def _mapping(document: Mapping[str, Any], depth: int) -> list[Line]:
             lines += [((f" {'  ' * depth}{name}", line.DIM),), *_mapping(value, depth + 1)]
         else:
             # Screens are shared; `heteroflow clone` has the value for who needs it.
-            shown = REDACTED if is_secret_name(str(name)) else _plain(value)
+            shown = REDACTED if is_secret_name(str(name)) else plain_value(value)
             lines.append(_fact(str(name), shown, depth))
     return lines
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
-    if isinstance(value, list | tuple):
-        return " ".join(_plain(item) for item in value)
-    return text_or_dash(value)
 
 
 def _events(known: "GroupStore", now_ms: int, cells: int) -> list[Line]:

@@ -1,7 +1,7 @@
 """Values as people read them: right-aligned, coarse, and a dash for what nobody knows."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from unicodedata import combining, east_asian_width
 
 from schemas.instants import parse_iso_utc
@@ -70,6 +70,15 @@ def byte_text(size: int | None) -> str:
 
 def text_or_dash(value: object) -> str:
     return str(value) if value not in (None, "", []) else UNKNOWN
+
+
+def plain_value(value: object) -> str:
+    """A value of a document in one line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {plain_value(item)}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(plain_value(item) for item in value)
+    return text_or_dash(value)
 
 
 _NUMBERED = re.compile(r"(.*?)([0-9]+)\Z")

@@ -1,59 +1,70 @@
 """The list of groups: columns, one row's line, orders."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from console.core import line
-from console.core.columns import Column, Layout, laid_out
-from console.core.format import UNKNOWN, age, coarse, folded_nodes, number
+from console.core.columns import Column, Layout, fitted, laid_out
+from console.core.format import UNKNOWN, age, coarse, folded_nodes, number, width
 from console.core.line import Line, Span
-from console.core.marks import STALLED, Mark, group_mark
+from console.core.marks import QUIET, STALLED, Mark, group_mark
 
 if TYPE_CHECKING:
     from console.store.rows import Group
 
 GUTTER = 2
 LOW_UTIL = 5.0
+QUIET_MS = 180_000  # longer than a healthy writer keeps its points to itself
 FRESH_FAILURE_MS = 3_600_000  # a failure of the last hour stands on top; later it is history
 FILTER_FIELDS = ("status", "user", "tenant", "name", "node", "id", "gpu", "type", "framework", "kind", "attempt")
 
+_NODES_MOST, _NODES_COUNTED = 14, 16  # of more nodes the text is not made only to know its width
 _BASE = (
-    Column("name", "NAME", 14, 30, 9, grows=1),
+    Column("name", "NAME", 14, 30, 9, grows=2),
     Column("status", "STATE", 12, 12, 9),
     Column("gpu", "GPU", 4, 5, 6, right=True, grows=4),
-    Column("nodes", "NODES", 9, 14, 3, grows=2),
+    Column("nodes", "NODES", 9, _NODES_MOST, 3, grows=3),
     Column("step", "STEP", 9, 9, 3, right=True),
     Column("loss", "LOSS", 8, 8, 3, right=True),
     Column("seen", "SEEN", 5, 5, 2, right=True),
     Column("util", "UTIL", 5, 5, 4, right=True),
     Column("run", "RUN", 6, 6, 5, right=True),
     Column("age", "AGE", 6, 6, 2, right=True),
-    Column("user", "WHO", 6, 9, 1, grows=3),
-    Column("why", "", 24, 400, 8, grows=9),
+    Column("user", "WHO", 6, 12, 1, grows=1),
+    Column("why", "WHY", 24, 400, 8, grows=9),
 )
 _TELEMETRY = ("step", "loss", "seen", "util")
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a running group last said. stalled: why it is called so, "" where it is not. util: percent of its cards."""
+    """What a running group last said. stalled: why it is called so, "" where it is not. quiet: what speaks against
+    that though no step has come for minutes, "" where one has. util: percent of its cards."""
 
     step: float | None
     loss: float | None
     at_ms: int | None
     stalled: str = ""
     util: float | None = None
+    quiet: str = ""
 
 
-def layout(cells: int, with_progress: bool) -> Layout:
+def layout(cells: int, with_progress: bool, widths: Mapping[str, int]) -> Layout:
+    """widths: of what stands in some columns, as `text_widths` counts them."""
     # A reason that is cut after three words is none: on a wide terminal it comes before ages.
     columns = [
         replace(column, least=max(column.least, cells // 4)) if column.name == "why" else column
         for column in _BASE
         if with_progress or column.name not in _TELEMETRY
     ]
-    return laid_out(columns, cells - GUTTER)
+    return laid_out(fitted(columns, widths), cells - GUTTER)
+
+
+def text_widths(group: "Group") -> dict[str, int]:
+    """Cells of what differs most from mesh to mesh."""
+    nodes = _NODES_MOST if len(group.nodes) > _NODES_COUNTED else width(folded_nodes(group.nodes))
+    return {"name": width(group.name or group.id), "nodes": nodes, "user": width(group.user)}
 
 
 def head_line(shape: Layout, sort: str, down: bool) -> Line:
@@ -61,9 +72,13 @@ def head_line(shape: Layout, sort: str, down: bool) -> Line:
 
 
 def mark_and_why(group: "Group", progress: Progress | None) -> tuple[Mark, str]:
-    """A running group whose steps do not come is called stalled, and says since when."""
-    if progress is not None and progress.stalled and group.status == "running":
-        return STALLED, progress.stalled
+    """A running group whose steps do not come is called stalled, and says since when; where that is not sure it runs,
+    and says what is known."""
+    if progress is not None and group.status == "running":
+        if progress.stalled:
+            return STALLED, progress.stalled
+        if progress.quiet:
+            return QUIET, progress.quiet
     return group_mark(group.status), group.why
 
 
@@ -99,7 +114,7 @@ def row_line(
 def _progress(progress: Progress | None, group: "Group", now_ms: int) -> dict[str, Span]:
     if progress is None or group.status not in ("running", "stopping", "pausing"):
         return dict.fromkeys(_TELEMETRY, (UNKNOWN, line.DIM))
-    old = progress.at_ms is not None and now_ms - progress.at_ms > 180_000
+    old = progress.at_ms is not None and now_ms - progress.at_ms > QUIET_MS
     tone = line.DIM if old else line.TEXT
     return {
         "step": (f"{progress.step:,.0f}" if progress.step is not None else UNKNOWN, tone),
@@ -191,10 +206,12 @@ ORDERS: dict[str, Callable[["Group", int], Any]] = {
 
 def order_key(name: str, group: "Group", progress: Progress | None, now_ms: int) -> Any:
     """now_ms: of the last time that everything was put in order, so that rows do not crawl meanwhile."""
-    if name == "status" and progress is not None and progress.stalled and not group.terminal:
-        return (0, -(group.started_ms or 0), 0)
+    if name == "status" and progress is not None and group.status == "running" and (progress.stalled or progress.quiet):
+        return (0 if progress.stalled else 1, -(group.started_ms or 0), 0)
     return ORDERS[name](group, now_ms)
 
 
 def needs_a_hand(group: "Group", progress: Progress | None) -> bool:
-    return group.status in ("failed", "recovering") or bool(progress is not None and progress.stalled)
+    return group.status in ("failed", "recovering") or bool(
+        progress is not None and (progress.stalled or progress.quiet)
+    )

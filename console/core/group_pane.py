@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 from console.core import line
 from console.core.chart import ChartOptions
 from console.core.event_lines import event_line, newest
-from console.core.format import UNKNOWN, age, folded_nodes, number
-from console.core.group_list import Progress, mark_and_why, run_time, value_text
+from console.core.format import UNKNOWN, folded_nodes, number
+from console.core.group_list import Progress, mark_and_why, run_time
 from console.core.line import Line, beside, exactly, joined, wrapped
-from console.core.rank_table import RankNow, rank_head, rank_lines
+from console.core.marks import QUIET, STALLED
+from console.core.newest_line import newest_line
+from console.core.rank_table import RankNow, odd_line, rank_head, rank_lines
+from console.core.risk_line import risk_line
 
 if TYPE_CHECKING:
     from console.store.curve_store import CurveStore
@@ -31,37 +34,36 @@ def pane_lines(
     glyphs: str,
     progress: Progress | None = None,
 ) -> list[Line]:
-    title = (("─ ", line.RULE), (group.name, line.STRONG), (f"  {group.id} ", line.DIM))
-    rule = cells - sum(len(text) for text, _ in title)
-    lines: list[Line] = [line.cut((*title, ("─" * max(rule, 0), line.RULE)), cells)]
+    lines: list[Line] = [line.headed(group.name, group.id, cells)]
     known = focus if focus is not None and focus.group_id == group.id and focus.loaded else None
     left_cells = (cells - 3) * 5 // 11
     right_cells = cells - 3 - left_cells
     room = height - 1
     if cells < 90:
         return lines + _facts(group, known, ranks, progress, now_ms, cells, room)
-    left = _curve(group, curves, now_ms, left_cells, room, glyphs)
+    left = _curve(group, curves, progress, now_ms, left_cells, room, glyphs)
     right = _facts(group, known, ranks, progress, now_ms, right_cells, room)
     return [*lines, *beside(left[:room], right[:room], left_cells, right_cells)]
 
 
-def _curve(group: "Group", curves: "CurveStore", now_ms: int, cells: int, height: int, glyphs: str) -> list[Line]:
-    tag = curves.main_tag() if curves.group_id == group.id else None
+def _curve(
+    group: "Group",
+    curves: "CurveStore",
+    progress: Progress | None,
+    now_ms: int,
+    cells: int,
+    height: int,
+    glyphs: str,
+) -> list[Line]:
+    own = curves if curves.group_id == group.id else None
+    tag = own.main_tag() if own is not None else None
+    said = newest_line(own, progress, now_ms)
+    banner: Line = ((" ", line.TEXT), *said) if said else line.EMPTY
     if tag is None:
         text = curves.empty_text if curves.group_id == group.id else "loading …"
         if group.started_ms is None and not group.terminal:
             text = "nothing has run yet"
-        return [line.EMPTY] * (height // 2 - 1) + [((f"  {text}", line.DIM),)]
-    points = curves.tags[tag]
-    step, wall, value = points[-1]
-    banner = joined(
-        [
-            ((" step ", line.DIM), (f"{step:,.0f}", line.STRONG)),
-            ((f"{tag} ", line.DIM), (value_text(value), line.STRONG if value == value else line.BAD)),
-            ((f"{age(int(wall * 1000), now_ms)} ago", line.DIM),),
-        ],
-        ("   ", line.TEXT),
-    )
+        return [banner, *[line.EMPTY] * max(height // 2 - 2, 0), ((f"  {text}", line.DIM),)]
     return [banner, *curves.painted(tag, cells, height - 1, ChartOptions(glyphs=glyphs))]
 
 
@@ -88,12 +90,16 @@ def _facts(
     lines = [joined(parts, (" · ", line.RULE))]
     if why:
         lines += [((text, mark.tone if mark.badness >= 5 else line.TEXT),) for text in wrapped(why, cells)[:3]]
+    tasks = known.ranks(group.attempt) if known is not None else []
+    if mark in (STALLED, QUIET) and (odd := odd_line(tasks, ranks)):
+        lines += [((text, mark.tone),) for text in wrapped(odd, cells)]
+    if risk := risk_line(group, known.row if known is not None else {}, now_ms):
+        lines.append(risk)
     if known is None:
         return lines
     resume = known.row.get("resume")
     if isinstance(resume, dict) and resume.get("step") is not None:
         lines.append((("resumed from step ", line.DIM), (number(resume.get("step")), line.TEXT)))
-    tasks = known.ranks(group.attempt)
     events = newest(known.events, EVENTS_SHOWN)
     if tasks:
         lines += [line.EMPTY, rank_head(cells, ranks)]

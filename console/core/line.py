@@ -139,6 +139,35 @@ def beside(
     ]
 
 
+def broken(line: Line, cells: int) -> list[Line]:
+    """A sentence over as many lines as it takes. What has columns was made to fit, and stays one line."""
+    if len(line) != 1 or line_width(line) <= cells:
+        return [line]
+    ((text, tone),) = line
+    return [((part, tone),) for part in wrapped(text, cells)]
+
+
+def flowed(parts: Iterable[Line], cells: int, gap: int = 2) -> list[Line]:
+    """Parts one after the other, on a new line where there is no room; none is broken."""
+    lines: list[list[Line]] = []
+    used = 0
+    for part in parts:
+        wide = line_width(part)
+        if not lines or used + gap + wide > cells:
+            lines.append([part])
+            used = wide
+        else:
+            lines[-1].append(part)
+            used += gap + wide
+    return [joined(row, (" " * gap, TEXT)) for row in lines]
+
+
+def headed(name: str, aside: str, cells: int) -> Line:
+    """A rule across the screen with a name in it."""
+    head: Line = (("─ ", RULE), (name, STRONG), (f"  {aside} " if aside else " ", DIM))
+    return cut((*head, ("─" * max(cells - line_width(head), 0), RULE)), cells)
+
+
 def cell(text: str, cells: int, tone: str = TEXT, right: bool = False) -> Span:
     return (_fitted(text, cells, right), tone)
 

@@ -1,8 +1,9 @@
 """One log line as it is painted: rank, time, text, matches."""
 
 from console.core import line
+from console.core.format import width
 from console.core.line import Line, Span
-from console.core.log_ring import LogLine, looks_bad
+from console.core.log_ring import LogLine, looks_bad, parts_of
 
 RANK_TONES = (line.SERIES[0], line.SERIES[2], line.SERIES[1], line.SERIES[3])
 
@@ -16,7 +17,7 @@ def log_line(
 ) -> Line:
     if item.stream == "note":
         text = f"── {item.text} "
-        return line.cut(((text, line.ACCENT), ("─" * max(cells - len(text), 0), line.RULE)), cells)
+        return line.cut(((text, line.ACCENT), ("─" * max(cells - width(text), 0), line.RULE)), cells)
     spans: list[Span] = [("▌ " if here else "  ", line.KEY)]
     if with_time:
         spans.append((f"{item.at[11:19]:8}  " if not part else " " * 10, line.DIM))
@@ -24,10 +25,9 @@ def log_line(
         rank = f"{item.rank:>4}│ " if not part else "    │ "
         spans.append((rank, RANK_TONES[item.rank % len(RANK_TONES)]))
     room = cells - prefix_cells(with_rank, with_time)
-    text = item.text[part * room : (part + 1) * room] if wrap else item.text
+    parts = parts_of(item.shown, room) if wrap else [item.shown]
+    text = parts[part] if part < len(parts) else ""
     tone = line.ACCENT if item.stream == "platform" else line.BAD if looks_bad(item) else line.TEXT
-    if item.stream == "platform" and not part:
-        spans.append(("◈ ", line.ACCENT))
     return line.cut((*spans, *_marked(text, words, tone)), cells)
 
 

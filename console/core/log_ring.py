@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from console.core.format import width
 from console.core.sanitize import sanitize
 
 RING_LINES = 50_000
@@ -21,6 +22,11 @@ class LogLine:
     at: str
     stream: str
     text: str
+
+    @property
+    def shown(self) -> str:
+        """With the sign of what the mesh says."""
+        return f"◈ {self.text}" if self.stream == "platform" else self.text
 
 
 class LogRing:
@@ -80,6 +86,22 @@ def safe_text(raw: str) -> str:
     return f"{text} … {cut:,} more characters" if cut > 0 else text
 
 
+def parts_of(text: str, cells: int) -> list[str]:
+    """Pieces of at most so many terminal cells; no wide character is halved, and no text has one empty piece."""
+    if cells < 2:
+        return [text]
+    if width(text) == len(text):
+        return [text[at : at + cells] for at in range(0, len(text), cells)] or [""]
+    parts, begin, used = [], 0, 0
+    for at, item in enumerate(text):
+        wide = width(item)
+        if used + wide > cells:
+            parts.append(text[begin:at])
+            begin, used = at, 0
+        used += wide
+    return [*parts, text[begin:]]
+
+
 class ShownLines:
     """Which lines of a ring stand on which row: all, or those that hold some words; cut, or broken to `cells`."""
 
@@ -97,7 +119,7 @@ class ShownLines:
             return gone
         for number, line in self._ring.numbered(self._seen):
             if not self._only or self._only in line.text.lower():
-                parts = 1 if not self._cells else max(-(-len(line.text) // self._cells), 1)
+                parts = 1 if not self._cells or line.stream == "note" else len(parts_of(line.shown, self._cells))
                 self._rows += [(number, part) for part in range(parts)]
         self._seen = self._ring.end
         gone = next((at for at, (number, _) in enumerate(self._rows) if number >= self._ring.first), len(self._rows))

@@ -43,6 +43,7 @@ _TASKS = {
 }
 CORDONED = Mark("H", "cordon", WARN, 3)
 STALLED = Mark("!", "stalled", WARN, 5)
+QUIET = Mark("R", "running", WARN, 5)  # no step for minutes, and not every signal agrees that it is stalled
 
 
 def group_mark(status: str) -> Mark:

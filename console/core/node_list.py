@@ -1,13 +1,13 @@
 """Nodes as lines of a list, and as a map of their cards."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.core import line
-from console.core.columns import Column, Layout, laid_out
-from console.core.format import UNKNOWN, age, number
-from console.core.line import Line, Span, cell, joined
+from console.core.columns import Column, Layout, fitted, laid_out
+from console.core.format import UNKNOWN, age, number, width
+from console.core.line import Line, Span, cell, flowed, headed, joined, wrapped
 from console.core.marks import node_mark
 from schemas.instants import iso_utc
 
@@ -27,7 +27,7 @@ _COLUMNS = (
     Column("cards", "CARDS", 5, 16, 8, grows=2),
     Column("free", "FREE", 7, 7, 7, right=True),
     Column("type", "TYPE", 6, 14, 5, grows=3),
-    Column("roles", "ROLE", 7, 14, 4, grows=4),
+    Column("roles", "ROLE", 6, 6, 4),
     Column("host", "HOST", 12, 16, 2),
     Column("since", "UP", 6, 6, 3, right=True),
     # On narrow terminals there is no room for it: where it matters, RANKS OF says it too.
@@ -36,15 +36,72 @@ _COLUMNS = (
 )
 
 
-def layout(cells: int, cards: int, troubled: bool = False) -> Layout:
-    """cards: the most that a node has. troubled: whether gossip sees anyone in another state than alive."""
+def layout(cells: int, cards: int, troubled: bool, widths: Mapping[str, int]) -> Layout:
+    """cards: the most that a node has. troubled: whether gossip sees anyone in another state than alive. widths: of
+    what stands in some columns, as `text_widths` counts them."""
     wide = min(max(cards, 5), 16)
     columns = [
         replace(column, least=wide, most=wide) if column.name == "cards" else column
         for column in _COLUMNS
         if troubled or column.name != "gossip"
     ]
-    return laid_out(columns, cells - 2)
+    return laid_out(fitted(columns, widths), cells - 2)
+
+
+def text_widths(nodes: "Iterable[Node]") -> dict[str, int]:
+    widths = {"node": 0, "type": 0, "host": 0, "roles": 0}
+    for node in nodes:
+        texts = {"node": node.id, "type": _kinds(node), "host": _host(node), "roles": _role(node, True)}
+        for name, text in texts.items():
+            widths[name] = max(widths[name], width(text))
+    return widths
+
+
+def node_in_full(
+    node: "Node",
+    holds: "Sequence[Hold]",
+    names: Mapping[str, str],
+    utils: Mapping[str, float | None],
+    leader: bool,
+    now_ms: int,
+    gossip: "GossipSeen",
+    cells: int,
+) -> list[Line]:
+    """Each card by itself, and what the last column had no room for."""
+    mark = node_mark(node.state, node.service)
+    since = "lost" if node.state == "lost" else "joined"
+    at_ms = node.lost_ms if node.state == "lost" else node.joined_ms
+    facts: list[Line] = [
+        ((mark.text, mark.tone),),
+        ((f"{since} {age(at_ms, now_ms)} ago", line.TEXT),),
+        ((_role(node, leader) if node.voter else "no voter", line.TEXT),),
+        ((f"{len(node.cards)} x {_kinds(node)}", line.TEXT),) if node.cards else (("no cards", line.TEXT),),
+        ((_host(node), line.TEXT),),
+        ((f"{node.runtime} runtime, version {node.version or UNKNOWN}", line.DIM),),
+        ((f"lost {node.losses} times so far", line.WARN),) if node.losses else (),
+    ]
+    told = flowed([fact for fact in facts if fact], cells - 1, 3)
+    lines = [headed(node.id, node.api_addr, cells), *(((" ", line.TEXT), *item) for item in told)]
+    said = [f"{at} {utils[uuid]:.0f} %" for at, (uuid, _) in enumerate(node.cards) if utils.get(uuid) is not None]
+    if said:
+        lines.append(((" busy by card: ", line.DIM), ("   ".join(said), line.TEXT)))
+    what, tone = _what(node, holds, names, gossip)
+    lines += [((f" {text}", line.TEXT if tone == line.DIM else tone),) for text in wrapped(what, cells - 2) if text]
+    return lines
+
+
+def _kinds(node: "Node") -> str:
+    return "|".join(sorted({kind for _, kind in node.cards})) or UNKNOWN
+
+
+def _host(node: "Node") -> str:
+    memory = f"{node.memory_mb // 1024} GB" if node.memory_mb is not None else ""
+    return f"{number(node.cpus)} cpu {memory}".strip()
+
+
+def _role(node: "Node", leader: bool) -> str:
+    """leader: whether it is the one, or may become it."""
+    return "leader" if leader and node.voter else "voter" if node.voter else UNKNOWN
 
 
 _LEVELS = "▁▂▃▄▅▆▇▇"
@@ -127,12 +184,11 @@ def _cell(
         known = states and node.state != "lost"
         return (f"{states.count(FREE)}/{len(states)}" if known else UNKNOWN, quiet)
     if name == "type":
-        return ("|".join(sorted({kind for _, kind in node.cards})) or UNKNOWN, quiet)
+        return (_kinds(node), quiet)
     if name == "roles":
-        return ("voter leader" if leader else "voter" if node.voter else UNKNOWN, line.ACCENT if leader else line.DIM)
+        return (_role(node, leader), line.ACCENT if leader else line.DIM)
     if name == "host":
-        memory = f"{node.memory_mb // 1024} GB" if node.memory_mb is not None else ""
-        return (f"{number(node.cpus)} cpu {memory}".strip(), line.DIM)
+        return (_host(node), line.DIM)
     if name == "since":
         return (age(node.lost_ms if node.state == "lost" else node.joined_ms, now_ms), line.DIM)
     if name == "gossip":

@@ -1,30 +1,42 @@
 """The queue as lines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.core import line
-from console.core.columns import Column, Layout, laid_out
-from console.core.format import UNKNOWN, age, number
-from console.core.line import Line, joined
+from console.core.columns import Column, Layout, fitted, laid_out
+from console.core.format import UNKNOWN, age, number, plain_value, width
+from console.core.line import Line, joined, wrapped
 
 if TYPE_CHECKING:
     from console.store.rows import Group
 
 _COLUMNS = (
-    Column("place", "#", 4, 6, 9, right=True),
-    Column("name", "NAME", 14, 34, 9, grows=1),
-    Column("wants", "WANTS", 10, 18, 7, grows=2),
+    Column("place", "#", 4, 6, 9, right=True, grows=8),
+    Column("name", "NAME", 14, 34, 9, grows=2),
+    Column("wants", "WANTS", 10, 18, 7, grows=3),
     Column("priority", "PRI", 7, 7, 3),
     Column("waited", "WAITED", 6, 6, 6, right=True),
-    Column("user", "WHO", 6, 12, 2, grows=3),
+    Column("user", "WHO", 6, 12, 2, grows=1),
     Column("why", "WHY", 16, 400, 8, grows=9),
 )
 _PRIORITIES = ("normal", "high", "highest")
 
 
-def layout(cells: int) -> Layout:
-    return laid_out(_COLUMNS, cells - 2)
+def layout(cells: int, widths: Mapping[str, int]) -> Layout:
+    """widths: of what stands in some columns, as `text_widths` counts them."""
+    columns = [
+        replace(column, least=max(column.least, cells // 3)) if column.name == "why" else column for column in _COLUMNS
+    ]
+    return laid_out(fitted(columns, widths), cells - 2)
+
+
+def text_widths(group: "Group") -> dict[str, int]:
+    """Nothing of a group that does not wait."""
+    if group.status != "pending":
+        return {}
+    return {"name": width(group.name), "wants": width(wants(group)), "user": width(group.user)}
 
 
 def wants(group: "Group") -> str:
@@ -47,6 +59,15 @@ def queue_line(shape: Layout, group: "Group", place: int, now_ms: int, here: boo
         }
     )
     return (("▌" if here else " ", line.ACCENT), ("●" if marked else " ", line.KEY), *row)
+
+
+def waiting_lines(group: "Group", cells: int) -> list[Line]:
+    """Why it waits, in full."""
+    lines: list[Line] = [((f" {text}", line.WAIT),) for text in wrapped(group.why, cells - 2)]
+    for name, value in group.reason_details.items():
+        if said := plain_value(value):
+            lines.append(((f"   {name.replace('_', ' ')}: ", line.DIM), (said, line.TEXT)))
+    return [line.cut(item, cells) for item in lines]
 
 
 def queue_summary(waiting: "Sequence[Group]", free: int, total: int) -> Line:

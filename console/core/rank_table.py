@@ -27,6 +27,7 @@ _NOW = (
     Column("silent", "SILENT", 6, 6, 3, right=True),
 )
 LOW_UTIL = 5.0
+_ODD_NAMED = 3
 _QUIET_REASONS = frozenset(("", "exited"))
 
 
@@ -48,14 +49,44 @@ def rank_head(cells: int, now: Mapping[int, RankNow]) -> Line:
 
 
 def rank_lines(tasks: "Sequence[Task]", now: Mapping[int, RankNow], now_ms: int, cells: int, most: int) -> list[Line]:
-    """The worst first; more than `most` lines end in a sentence about the rest."""
+    """The worst first, then those that do what the others do not; more than `most` lines end in a sentence about the
+    rest."""
     layout = shape(cells, bool(now))
-    ordered = sorted(tasks, key=lambda task: (-_badness(task), task.rank))
+    odd = {task.rank for task in odd_ones(tasks, now)[0]}
+    ordered = sorted(tasks, key=lambda task: (-_badness(task), task.rank not in odd, task.rank))
     shown = ordered if len(ordered) <= most else ordered[: max(most - 1, 0)]
     lines = [_line(layout, task, now.get(task.rank), now_ms) for task in shown]
     if len(ordered) > most:
         lines.append(((f"and {len(ordered) - len(lines):,} more ranks, {_rest(ordered[len(lines) :])}", line.DIM),))
     return lines
+
+
+def odd_ones(tasks: "Sequence[Task]", now: Mapping[int, RankNow]) -> "tuple[list[Task], bool]":
+    """The fewer of those whose cards are idle and those whose cards are busy, and whether it is the idle ones; none
+    where all do the same. One rank that holds up a collective call idles while the others spin, or works while the
+    others wait."""
+    idle: list[Task] = []
+    busy: list[Task] = []
+    for task in tasks:
+        if task.status == "running" and (said := now.get(task.rank)) is not None and said.util is not None:
+            (idle if said.util < LOW_UTIL else busy).append(task)
+    return (idle, True) if len(idle) <= len(busy) else (busy, False)
+
+
+def odd_line(tasks: "Sequence[Task]", now: Mapping[int, RankNow]) -> str:
+    """`rank 5 on gpu-13 is idle while 7 others are busy`, "" where all do the same."""
+    odd, idle = odd_ones(tasks, now)
+    others = sum(task.status == "running" and task.rank in now for task in tasks) - len(odd)
+    if not odd or not others:
+        return ""
+    named = ", ".join(f"{task.rank} on {task.node}" for task in odd[:_ODD_NAMED])
+    more = f" and {len(odd) - _ODD_NAMED} more" if len(odd) > _ODD_NAMED else ""
+    many, rest = len(odd) > 1, others > 1
+    what, opposite = ("idle", "busy") if idle else ("busy", "idle")
+    return (
+        f"rank{'s' * many} {named}{more} {'are' if many else 'is'} {what}"
+        f" while {others} other{'s' * rest} {'are' if rest else 'is'} {opposite}"
+    )
 
 
 def _badness(task: "Task") -> int:

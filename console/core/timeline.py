@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from console.core import line
 from console.core.format import folded_nodes
 from console.core.line import Line, Span, cell
-from console.core.marks import task_mark
+from console.core.marks import Mark, task_mark
 from schemas.instants import iso_utc
 
 if TYPE_CHECKING:
@@ -21,10 +21,18 @@ STATES = {
     "waits": ("░", line.WAIT, 1),
     "runs": ("▇", line.GOOD, 2),
     "starts": ("▒", line.BUSY, 3),
-    "ends": ("▚", line.WARN, 4),
+    "quiet": ("▂", line.WARN, 4),
+    "ends": ("▚", line.WARN, 5),
     "fault": ("✖", line.BAD, 9),
 }
-LEGEND = (("waits", "pending"), ("starts", "start steps"), ("runs", "running"), ("ends", "ending"), ("fault", "fault"))
+LEGEND = (
+    ("waits", "pending"),
+    ("starts", "start steps"),
+    ("runs", "running"),
+    ("quiet", "no step"),
+    ("ends", "ending"),
+    ("fault", "fault"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,20 @@ class Window:
         return (at_ms - self.begin_ms) * cells // self.length_ms
 
 
-def lanes_of(group: "Group", tasks: "Sequence[Task]", events: "Sequence[Event]") -> list[Lane]:
+@dataclass(frozen=True, slots=True)
+class NoStep:
+    """Of an attempt that runs. since_ms: its newest step; mark: what it is called; odd: ranks that do what the others
+    do not; word: what that is."""
+
+    since_ms: int
+    mark: Mark
+    odd: frozenset[int]
+    word: str
+
+
+def lanes_of(
+    group: "Group", tasks: "Sequence[Task]", events: "Sequence[Event]", no_step: NoStep | None = None
+) -> list[Lane]:
     """By attempt, then rank."""
     waits = _waits(group, events)
     ordered_stop = _first_by_attempt(
@@ -66,7 +87,14 @@ def lanes_of(group: "Group", tasks: "Sequence[Task]", events: "Sequence[Event]")
     )
     roots = {event.attempt: event.rank for event in events if event.kind == "root_failure"}
     return [
-        _lane(task, waits.get(task.attempt), ordered_stop.get(task.attempt), roots.get(task.attempt)) for task in tasks
+        _lane(
+            task,
+            waits.get(task.attempt),
+            ordered_stop.get(task.attempt),
+            roots.get(task.attempt),
+            no_step if task.attempt == group.attempt and task.status == "running" else None,
+        )
+        for task in tasks
     ]
 
 
@@ -91,7 +119,9 @@ def _first_by_attempt(events: "Sequence[Event]", kinds: tuple[str, ...]) -> dict
     return found
 
 
-def _lane(task: "Task", waited_ms: int | None, stop_ms: int | None, failed_rank: int | None) -> Lane:
+def _lane(
+    task: "Task", waited_ms: int | None, stop_ms: int | None, failed_rank: int | None, no_step: NoStep | None
+) -> Lane:
     stretches: list[Stretch] = []
     bound = task.bound_ms
     if waited_ms is not None and bound is not None and bound > waited_ms:
@@ -106,6 +136,10 @@ def _lane(task: "Task", waited_ms: int | None, stop_ms: int | None, failed_rank:
             stretches.append(Stretch(task.started_ms, end, "runs"))
     mark = task_mark(task.status, task.exit_code, task.signal)
     text, tone = mark.text, mark.tone
+    if no_step is not None and task.started_ms is not None:
+        stretches.append(Stretch(max(no_step.since_ms, task.started_ms), None, "quiet"))
+        text = f"{mark.letter} {no_step.word}" if task.rank in no_step.odd else no_step.mark.text
+        tone = no_step.mark.tone
     if mark.badness >= 6 and task.ended_ms is not None:
         text = f"{mark.text} {iso_utc(task.ended_ms)[11:19]}"
         # How a rank ends that was told to is no fault of its own.

@@ -9,7 +9,6 @@ from console.core.alert_lines import alert_head, alert_in_full, alert_line, aler
 from console.core.attention import Attention, attention
 from console.core.line import Line
 from console.screens.list_view import ListScreen
-from console.widgets.line_view import FixedLines, LineView
 
 
 class AlertsScreen(ListScreen):
@@ -22,18 +21,11 @@ class AlertsScreen(ListScreen):
 
     def body(self) -> ComposeResult:
         yield from super().body()
-        yield LineView(FixedLines(self._in_full), id="in-full", base="text")
+        yield self.in_full()
 
-    def _in_full(self, cells: int) -> list[Line]:
-        item = self._found.get(self.here or "") if self.is_attached else None
+    def row_in_full(self, cells: int) -> list[Line]:
+        item = self._found.get(self.here or "")
         return alert_in_full(item, cells) if item is not None else []
-
-    def paint_others(self) -> None:
-        super().paint_others()
-        self.query_one("#in-full", LineView).repaint()
-
-    def cursor_moved(self) -> None:
-        self.query_one("#in-full", LineView).repaint()
 
     def row_ids(self) -> list[str]:
         now = self.session.now_ms()

@@ -2,6 +2,7 @@
 
 from textual.app import ComposeResult
 
+from console.actions import Action
 from console.core import line
 from console.core.chart import ChartOptions, notes, reading_at
 from console.core.format import age
@@ -93,11 +94,22 @@ class CurveScreen(GroupScreen):
             return []
         points = self._points()
         said = "   ".join(notes(points))
+        if not points:
+            return []
         reading = reading_at(points, self._cursor, self._first_step()) if self._cursor is not None else None
         right = (
             f"step {reading.step:,.0f}   {value_text(reading.value)} " if reading is not None else "← → read values "
         )
         return [spread(((f" {said}", line.WARN),), ((right, line.KEY if reading is not None else line.DIM),), cells)]
+
+    def enabled(self, action: Action) -> bool:
+        if action.name in ("next_tag", "previous_tag"):
+            return len(self.session.curves.tags) > 1
+        if action.name in ("log_axis", "tail", "glyphs"):
+            return self.tag is not None
+        if action.name == "whole":
+            return self._tail or self._cursor is not None
+        return super().enabled(action)
 
     def flush(self, groups: set[str] | None, mesh: bool) -> None:
         super().flush(groups, mesh)
@@ -106,6 +118,7 @@ class CurveScreen(GroupScreen):
     def _paint(self) -> None:
         for name in ("#status", "#main", "#reading"):
             self.query_one(name, LineView).repaint()
+        self.refoot()
 
     def _turn(self, step: int) -> None:
         names = sorted(self.session.curves.tags)

@@ -40,9 +40,6 @@ class DetailScreen(GroupScreen):
     def flush(self, groups: set[str] | None, mesh: bool) -> None:
         super().flush(groups, mesh)
         self.main.repaint()
-        self.refoot()
 
     def position(self) -> str:
-        view = self.main
-        below = view.virtual_size.height - view.scroll_offset.y - view.size.height
-        return f"{below} lines below" if below > 0 else ""
+        return self.lines_below()

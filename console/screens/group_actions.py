@@ -7,6 +7,7 @@ from console.core import line
 from console.core.confirm_text import pause_question, resubmit_question, resume_question, stop_question
 from console.screens.view import ViewScreen
 from console.store.session import Outcome
+from schemas.states import PAUSED, RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,8 +22,18 @@ _WORDS = {
     "stop": ("stopping", "ordered to stop", "is stopping"),
     "pause": ("pausing", "ordered to pause", "is pausing"),
     "resume": ("resuming", "wait again", "waits again at its old place"),
+    "stop-after-checkpoint": ("asking", "stop after their next checkpoint", "stops after its next checkpoint"),
     "resubmit": ("submitting again", "", ""),
 }
+
+
+def takes(group: "Group", what: str) -> bool:
+    """Whether an action can do anything to a group in its state."""
+    if what == "pause":
+        return group.status == RUNNING
+    if what == "resume":
+        return group.status == PAUSED
+    return group.terminal == (what == "resubmit") if what in ("stop", "resubmit") else True
 
 
 class GroupActions(ViewScreen):
@@ -125,10 +136,11 @@ class GroupActions(ViewScreen):
         # One id for each group, made when it is asked: whatever is lost on the way, each action is done once.
         ordered = [(group.id, group.name, new_request_id()) for group in groups]
 
-        def answered(yes: bool | None) -> None:
-            if yes:
+        def answered(answer: str | None) -> None:
+            if answer:
                 self.done_with_marks()
-                self.session.in_background(self._carry_out(what, ordered))
+                later = answer == question.later
+                self.session.in_background(self._carry_out("stop-after-checkpoint" if later else what, ordered))
 
         self.app.push_screen(ConfirmScreen(question), answered)
 

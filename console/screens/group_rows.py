@@ -1,16 +1,22 @@
 """A list whose rows are groups: kept in order at the price of the groups that changed, with marks."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
+from console.actions import Action
 from console.core.group_list import FILTER_FIELDS, filter_fields, search_text
 from console.core.row_order import RowOrder
-from console.screens.group_actions import GroupActions
+from console.screens.group_actions import GroupActions, takes
 from console.screens.list_view import ListScreen
 from console.store.rows import Group
 
+_OF_ROW = frozenset(
+    ("open", "detail", "logs", "timeline", "curves", "clone", "mark", "copy", "stop", "pause", "resume", "resubmit")
+)
+
 
 class GroupRows(ListScreen, GroupActions):
-    """Sub-classes say with `key` which groups are in the list, and where."""
+    """Sub-classes say with `key` which groups are in the list, and where, and with `text_widths` what one needs of the
+    columns that are as wide as their widest text."""
 
     fields = FILTER_FIELDS
 
@@ -18,15 +24,33 @@ class GroupRows(ListScreen, GroupActions):
         super().__init__(sort)
         self.order = RowOrder()
         self._changed: set[str] | None = None  # since the list was put in order; None: any may have
+        self.widths: dict[str, int] = {}
+
+    def on_mount(self) -> None:
+        self._measure(self.session.mesh.groups)
+
+    def _measure(self, ids: Iterable[str]) -> None:
+        """Of all groups, not only of those that the filter shows, and never less again: columns that move cannot be
+        read."""
+        groups, widths = self.session.mesh.groups, self.widths
+        for group_id in ids:
+            if (group := groups.get(group_id)) is not None:
+                for name, cells in self.text_widths(group).items():
+                    if cells > widths.get(name, 0):
+                        widths[name] = cells
 
     def key(self, group: Group) -> Hashable | None:
         """None: not in this list."""
+        raise NotImplementedError
+
+    def text_widths(self, group: Group) -> dict[str, int]:
         raise NotImplementedError
 
     def matches(self, group: Group) -> bool:
         return not self.filter.terms or self.filter.matches(search_text(group), filter_fields(group))
 
     def take(self, groups: set[str], mesh: bool) -> None:
+        self._measure(groups)
         if self._changed is not None:
             self._changed |= groups
 
@@ -46,6 +70,15 @@ class GroupRows(ListScreen, GroupActions):
         return self.order.follow(self.session.mesh.groups, self.key, changed)
 
     # Actions
+
+    def enabled(self, action: Action) -> bool:
+        if action.name in _OF_ROW:
+            return bool(self._can(action.name)) if self.target() is not None else False
+        return super().enabled(action)
+
+    def _can(self, what: str) -> bool:
+        """Whether any of those that it would be done to takes it."""
+        return any(takes(group, what) for group in self.targets())
 
     def target(self) -> Group | None:
         return self.session.mesh.groups.get(self.here) if self.here else None

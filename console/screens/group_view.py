@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from console.actions import Action
-from console.screens.group_actions import GroupActions
+from console.screens.group_actions import GroupActions, takes
 
 if TYPE_CHECKING:
     from console.store.group_store import GroupStore
@@ -35,11 +35,12 @@ class GroupScreen(GroupActions):
 
     def enabled(self, action: Action) -> bool:
         group = self.target()
-        if action.name == "stop":
-            return group is not None and not group.terminal
-        if action.name == "resubmit":
-            return group is not None and group.terminal
-        return True
+        if action.name in ("stop", "pause", "resume", "resubmit"):
+            # The footers of other screens of a group have their own keys to show.
+            return (
+                group is not None and takes(group, action.name) and (action.name != "pause" or self.scope == "detail")
+            )
+        return super().enabled(action)
 
     def do_detail(self) -> None:
         from console.screens.detail import DetailScreen

@@ -27,7 +27,7 @@ class GroupsScreen(GroupRows):
     def __init__(self) -> None:
         super().__init__("status")
         self._sorted_at_ms = 0
-        self._shape: tuple[int, bool, Layout] | None = None
+        self._shape: tuple[tuple[int, bool, tuple[int, ...]], Layout] | None = None
 
     def body(self) -> ComposeResult:
         yield from super().body()
@@ -48,15 +48,19 @@ class GroupsScreen(GroupRows):
         key: Hashable = order_key(self.sort, group, progress, self._sorted_at_ms)
         return key
 
+    def text_widths(self, group: Group) -> dict[str, int]:
+        return group_list.text_widths(group)
+
     def orders(self) -> list[str]:
         return [column.name for column, _ in self._layout(self.main.size.width).columns if column.name in ORDERS]
 
     def _layout(self, cells: int) -> Layout:
         # Once there, the columns stay: a table that jumps when the last run ends cannot be read.
-        with_progress = bool(self.session.mesh.progress) or (self._shape is not None and self._shape[1])
-        if self._shape is None or self._shape[:2] != (cells, with_progress):
-            self._shape = (cells, with_progress, layout(cells, with_progress))
-        return self._shape[2]
+        with_progress = bool(self.session.mesh.progress) or (self._shape is not None and self._shape[0][1])
+        key = (cells, with_progress, tuple(self.widths.values()))
+        if self._shape is None or self._shape[0] != key:
+            self._shape = (key, layout(cells, with_progress, self.widths))
+        return self._shape[1]
 
     def row(self, row_id: str, cells: int) -> Line:
         mesh = self.session.mesh
@@ -134,22 +138,9 @@ class GroupsScreen(GroupRows):
     # Actions
 
     def enabled(self, action: Action) -> bool:
-        group = self.target()
-        if action.name in ("stop", "resubmit"):
-            marked = bool(self.console.marked)
-            return group is not None and (
-                (marked and action.name == "stop") or group.terminal == (action.name == "resubmit")
-            )
-        return group is not None or action.name not in (
-            "open",
-            "detail",
-            "logs",
-            "timeline",
-            "curves",
-            "clone",
-            "mark",
-            "copy",
-        )
+        if action.name == "back" and (self.console.marked or self.problems_only):
+            return True
+        return super().enabled(action)
 
     def marked(self) -> list[Group]:
         """Those that the filter hides come last."""

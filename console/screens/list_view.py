@@ -2,6 +2,7 @@
 
 from textual.app import ComposeResult
 
+from console.actions import Action
 from console.core import line
 from console.core.line import Line
 from console.core.row_filter import RowFilter, row_filter
@@ -77,6 +78,15 @@ class ListScreen(ViewScreen):
         )
         yield LineView(self, id="main")
 
+    def row_in_full(self, cells: int) -> list[Line]:
+        """Below the list: what the columns have no room for, of the row under the cursor."""
+        return []
+
+    def in_full(self) -> LineView:
+        return LineView(
+            FixedLines(lambda cells: self.row_in_full(cells) if self.is_attached else []), id="in-full", base="text"
+        )
+
     def take(self, groups: set[str], mesh: bool) -> None:
         """What changed, also while another screen is on top."""
 
@@ -101,6 +111,11 @@ class ListScreen(ViewScreen):
     def paint_others(self) -> None:
         """What may change though no row in sight did."""
         self.query_one("#status", LineView).repaint()
+        self._paint_in_full()
+
+    def _paint_in_full(self) -> None:
+        for view in self.query("#in-full").results(LineView):
+            view.repaint()
 
     def reorder(self) -> None:
         """The rows anew; the cursor stays with its row, or where it was if that row left."""
@@ -137,6 +152,7 @@ class ListScreen(ViewScreen):
 
     def cursor_moved(self) -> None:
         """The cursor may be on another row."""
+        self._paint_in_full()
 
     def on_line_view_picked(self, event: LineView.Picked) -> None:
         if event.view is self.main and event.at < len(self._ids):
@@ -145,6 +161,13 @@ class ListScreen(ViewScreen):
     def position(self) -> str:
         where = f"{self._at + 1:,}/{len(self._ids):,}" if self._ids else ""
         return f"/{self.filter.words}   {where}" if self.filter.terms else where
+
+    def enabled(self, action: Action) -> bool:
+        if action.name == "back":
+            return bool(self.filter.terms) or self.scope != "groups"
+        if action.name in ("open", "cordon", "drain"):
+            return bool(self._ids)
+        return super().enabled(action)
 
     # Filter
 

@@ -5,6 +5,7 @@ import asyncio
 from textual import events
 from textual.app import ComposeResult
 
+from console.actions import Action
 from console.core import line
 from console.core.line import Line, spread
 from console.core.log_lines import log_line, prefix_cells
@@ -15,6 +16,7 @@ from console.widgets.line_view import FixedLines, LineView
 from console.widgets.prompt import Prompt
 
 TAIL_LINES = 2000  # of each rank, at the beginning
+BEGIN_SLACK = 4096  # bytes that the first lines of a log may have before them where they are written together
 ARRIVED_MOST = 5000
 BATCH = 200  # lines after which keys get their turn
 
@@ -41,6 +43,8 @@ class LogScreen(GroupScreen):
         self._arrived: list[LogLine] = []
         self._shown = ShownLines(self._ring)
         self._reader: asyncio.Task[None] | None = None
+        self._begun: dict[tuple[int, int], int] = {}  # lines that came of an attempt's rank whose log began earlier
+        self._older = False
 
     def body(self) -> ComposeResult:
         yield LineView(FixedLines(self._status), id="status", base="bar")
@@ -61,6 +65,7 @@ class LogScreen(GroupScreen):
             self._reader.cancel()
         self._ring, self._arrived = LogRing(), []
         self._match, self._unseen, self._following, self._over = None, 0, True, False
+        self._begun, self._older = {}, False
         self._state = "opening the log …"
         self._reshow()
         self._reader = asyncio.create_task(self._read())
@@ -98,6 +103,7 @@ class LogScreen(GroupScreen):
         if "text" in item:
             if attempt is not None and of != attempt:
                 self._add(LogLine(-1, of, "", "note", f"attempt {of}"))
+            self._note_begin((of, number), item)
             at, stream = sanitize(str(item.get("at") or "")), sanitize(str(item.get("stream") or "out"))
             self._add(LogLine(number, of, at, stream, safe_text(str(item["text"]))))
             self._say("following")
@@ -110,6 +116,15 @@ class LogScreen(GroupScreen):
             self._say(f"the group is {sanitize(str(item.get('status')))}; this is all")
         self.session.news()
         return attempt
+
+    def _note_begin(self, of: tuple[int, int], item: dict[str, object]) -> None:
+        """What is asked for is the end of each log; where that is not all of it, it is said."""
+        if of not in self._begun:
+            offset = item.get("offset")
+            before = isinstance(offset, int) and offset > len(str(item["text"])) + BEGIN_SLACK
+            self._begun[of] = 0 if before else -(10**12)
+        self._begun[of] += 1
+        self._older |= self._begun[of] >= TAIL_LINES
 
     def _add(self, item: LogLine) -> None:
         self._arrived.append(item)
@@ -173,7 +188,11 @@ class LogScreen(GroupScreen):
             if not self._following:
                 self._unseen += max(more, 0)
             view.repaint()
-            self.query_one("#status", LineView).repaint()
+            self._paint_bars()
+
+    def _paint_bars(self) -> None:
+        self.query_one("#status", LineView).repaint()
+        self.refoot()
 
     def _reshow(self) -> None:
         """Filter or breaking of lines changed: the line on top stays on top."""
@@ -210,8 +229,9 @@ class LogScreen(GroupScreen):
         elif group is not None and group.attempt:
             left.append((f"  attempt {group.attempt}", line.DIM))
         left.append((f"  {self._shown.count():,} lines", line.DIM))
-        if self._ring.first:
-            left.append((f"  {self._ring.first:,} older ones are in `heteroflow logs`", line.WARN))
+        if self._ring.first or self._older:
+            many = f"{self._ring.first:,} and more" if self._ring.first and self._older else f"{self._ring.first:,}"
+            left.append((f"  {many if self._ring.first else 'the'} older ones are in `heteroflow logs`", line.WARN))
         right: list[tuple[str, str]] = []
         if self._words:
             right.append((f"{'|' if self._only else '/'}{self._words}  ", line.KEY))
@@ -223,13 +243,27 @@ class LogScreen(GroupScreen):
 
     # Actions
 
+    def enabled(self, action: Action) -> bool:
+        group = self.target()
+        if action.name in ("next_match", "only_matches"):
+            return bool(self._words)
+        if action.name == "previous_attempt":
+            return self.attempt is not None or (group is not None and group.attempt > 1)
+        if action.name == "all_ranks":
+            return self.rank is not None
+        if action.name == "next_rank":
+            return self._ranks() > 1
+        if action.name == "follow":
+            return not self._following and not self._over
+        return super().enabled(action)
+
     def move(self, lines: int) -> None:
         super().move(lines)
         fits = self._shown.count() <= self.main.size.height
         self._following = self.main.at_end and (lines > 0 or fits)
         if self._following:
             self._unseen = 0
-        self.query_one("#status", LineView).repaint()
+        self._paint_bars()
 
     def do_follow(self) -> None:
         self._following = not self._following
@@ -267,7 +301,7 @@ class LogScreen(GroupScreen):
         self._match, self._following = number, False
         self.main.scroll_to_line(row - self.main.size.height // 3)
         self.main.repaint()
-        self.query_one("#status", LineView).repaint()
+        self._paint_bars()
 
     def do_next_match(self) -> None:
         if self._words:
@@ -289,7 +323,7 @@ class LogScreen(GroupScreen):
             return
         self._only = not self._only
         self._reshow()
-        self.query_one("#status", LineView).repaint()
+        self._paint_bars()
 
     def do_wrap(self) -> None:
         self._wrapping = not self._wrapping

@@ -3,12 +3,24 @@
 from collections.abc import Callable
 from typing import Any
 
+from textual.app import ComposeResult
+
+from console.actions import Action
 from console.cli.request import new_request_id
 from console.core import line, node_list
 from console.core.columns import Layout
 from console.core.line import Line
 from console.core.marks import node_mark
-from console.core.node_list import card_states, layout, map_cell, map_cell_width, node_line, node_summary
+from console.core.node_list import (
+    card_states,
+    layout,
+    map_cell,
+    map_cell_width,
+    node_in_full,
+    node_line,
+    node_summary,
+    text_widths,
+)
 from console.screens.list_view import ListScreen
 from console.store.rows import Node
 
@@ -29,7 +41,13 @@ class NodesScreen(ListScreen):
         super().__init__("state")
         self._map = False
         self._stale = True
-        self._shape: tuple[tuple[int, int, bool], Layout] | None = None
+        self._shape: tuple[object, Layout] | None = None
+        self._most_cards = 1
+        self._widths: dict[str, int] = {}
+
+    def body(self) -> ComposeResult:
+        yield from super().body()
+        yield self.in_full()
 
     def on_screen_resume(self) -> None:
         self.session.look_at_cards(True)
@@ -54,7 +72,9 @@ class NodesScreen(ListScreen):
         if not self._stale:
             return self._ids
         self._stale = False
-        nodes = [node for node in self.session.mesh.nodes.values() if self._fits(node)]
+        known = self.session.mesh.nodes.values()
+        self._most_cards, self._widths = max((len(node.cards) for node in known), default=1), text_widths(known)
+        nodes = [node for node in known if self._fits(node)]
         order = _ORDERS[self.sort]
         nodes.sort(key=lambda node: order(node, self._free(node)), reverse=self.turned)
         return [node.id for node in nodes]
@@ -121,10 +141,10 @@ class NodesScreen(ListScreen):
         return tuple(spans)
 
     def _layout(self, cells: int) -> Layout:
-        most = max((len(node.cards) for node in self.session.mesh.nodes.values()), default=1)
-        shape = (cells, most, self.session.mesh.gossip.troubled)
-        if self._shape is None or self._shape[0] != shape:
-            self._shape = (shape, layout(*shape))
+        shape = (cells, self._most_cards, self.session.mesh.gossip.troubled)
+        key = (shape, tuple(self._widths.values()))
+        if self._shape is None or self._shape[0] != key:
+            self._shape = (key, layout(*shape, self._widths))
         return self._shape[1]
 
     def row(self, row_id: str, cells: int) -> Line:
@@ -132,20 +152,30 @@ class NodesScreen(ListScreen):
         node = mesh.nodes.get(row_id)
         if node is None:
             return line.EMPTY
-        leader = self.console.facts().leader == row_id
-        holds = mesh.holds_of(row_id)
-        names = {hold.group_id: group.name for hold in holds if (group := mesh.groups.get(hold.group_id)) is not None}
         return node_line(
             self._layout(cells),
             node,
-            holds,
-            names,
+            mesh.holds_of(row_id),
+            self._names_on(row_id),
             mesh.utils,
-            leader,
+            self.console.facts().leader == row_id,
             self.session.now_ms(),
             row_id == self.here,
             mesh.gossip,
         )
+
+    def _names_on(self, node_id: str) -> dict[str, str]:
+        mesh = self.session.mesh
+        held = {hold.group_id for hold in mesh.holds_of(node_id)}
+        return {group_id: group.name for group_id in held if (group := mesh.groups.get(group_id)) is not None}
+
+    def row_in_full(self, cells: int) -> list[Line]:
+        mesh, node = self.session.mesh, self._node()
+        if node is None:
+            return []
+        leader, now_ms = self.console.facts().leader == node.id, self.session.now_ms()
+        holds, names = mesh.holds_of(node.id), self._names_on(node.id)
+        return node_in_full(node, holds, names, mesh.utils, leader, now_ms, mesh.gossip, cells)
 
     def column_lines(self, cells: int) -> list[Line]:
         if self._map:
@@ -184,6 +214,16 @@ class NodesScreen(ListScreen):
 
     # Changes
 
+    def enabled(self, action: Action) -> bool:
+        node = self._node()
+        if action.name == "drain" and node is not None and node.service is not None:
+            return node.service.drained is None
+        return super().enabled(action)
+
+    def label(self, action: Action) -> str:
+        node = self._node()
+        return "uncordon" if action.name == "cordon" and node is not None and node.service is not None else action.label
+
     def do_cordon(self) -> None:
         node = self._node()
         if node is not None:
@@ -211,8 +251,8 @@ class NodesScreen(ListScreen):
         request_id, body = new_request_id(), None if what == "uncordon" else b'{"mode": "move"}'
         body = b"{}" if what == "cordon" else body
 
-        def answered(yes: bool | None) -> None:
-            if yes:
+        def answered(answer: str | None) -> None:
+            if answer:
                 self.session.in_background(self._carry_out(node.id, what, body, request_id))
 
         self.app.push_screen(ConfirmScreen(node_question(what, node.id, groups, plain)), answered)

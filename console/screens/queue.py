@@ -2,9 +2,10 @@
 
 from collections.abc import Hashable
 
-from console.actions import Action
-from console.core.line import EMPTY, Line
-from console.core.queue_list import layout, queue_line, queue_summary
+from textual.app import ComposeResult
+
+from console.core.line import EMPTY, Line, headed
+from console.core.queue_list import layout, queue_line, queue_summary, text_widths, waiting_lines
 from console.core.row_order import RowOrder
 from console.screens.group_rows import GroupRows
 from console.store.rows import Group, queue_key
@@ -22,8 +23,19 @@ class QueueScreen(GroupRows):
         super().__init__()
         self._queue = RowOrder()  # the filter hides rows, not places
 
+    def body(self) -> ComposeResult:
+        yield from super().body()
+        yield self.in_full()
+
+    def row_in_full(self, cells: int) -> list[Line]:
+        group = self.target()
+        return [headed(group.name, group.id, cells), *waiting_lines(group, cells)] if group is not None else []
+
     def key(self, group: Group) -> Hashable | None:
         return _place(group) if self.matches(group) else None
+
+    def text_widths(self, group: Group) -> dict[str, int]:
+        return text_widths(group)
 
     def follow(self, changed: set[str] | None) -> bool:
         moved = self._queue.follow(self.session.mesh.groups, _place, changed)
@@ -33,12 +45,13 @@ class QueueScreen(GroupRows):
         group = self.session.mesh.groups.get(row_id)
         if group is None:
             return EMPTY
-        place = self._queue.place(row_id)
+        known = self._queue.place(row_id)
+        place = 0 if known is None else known + 1
         here, marked = row_id == self.here, row_id in self.console.marked
-        return queue_line(layout(cells), group, 0 if place is None else place + 1, self.session.now_ms(), here, marked)
+        return queue_line(layout(cells, self.widths), group, place, self.session.now_ms(), here, marked)
 
     def column_lines(self, cells: int) -> list[Line]:
-        return [(("  ", "text"), *layout(cells).head())]
+        return [(("  ", "text"), *layout(cells, self.widths).head())]
 
     def status_lines(self, cells: int) -> list[Line]:
         used, total = self.session.mesh.cards()
@@ -46,6 +59,3 @@ class QueueScreen(GroupRows):
 
     def empty_text(self) -> str:
         return "nothing waits"
-
-    def enabled(self, action: Action) -> bool:
-        return (self.target() is not None and action.name != "resubmit") or action.name in ("filter", "command", "help")

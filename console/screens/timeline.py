@@ -2,11 +2,16 @@
 
 from textual.app import ComposeResult
 
+from console.actions import Action
 from console.core import line
 from console.core.event_lines import clock, event_line, tone_of
+from console.core.group_list import mark_and_why
 from console.core.line import Line, spread
-from console.core.timeline import Window, axis_line, lanes_of, legend_line, timeline_lines, whole_window
+from console.core.marks import QUIET, STALLED
+from console.core.rank_table import odd_ones
+from console.core.timeline import NoStep, Window, axis_line, lanes_of, legend_line, timeline_lines, whole_window
 from console.screens.group_view import GroupScreen
+from console.store.rows import Group, Task
 from console.widgets.line_view import FixedLines, LineView
 
 LEAST_WINDOW_MS = 2000
@@ -46,7 +51,7 @@ class TimelineScreen(GroupScreen):
             return [((" loading …", line.DIM),)]
         if not known.tasks:
             return [((" no attempt yet: no card was bound to it so far", line.DIM),)]
-        lanes = lanes_of(group, known.tasks, known.events)
+        lanes = lanes_of(group, known.tasks, known.events, self._no_step(group, known.ranks(group.attempt)))
         now = self.session.now_ms()
         lines = timeline_lines(lanes, window, now, cells, self._cursor)
         events = [
@@ -54,6 +59,15 @@ class TimelineScreen(GroupScreen):
             for event in reversed(known.events[-EVENTS_SHOWN:])
         ]
         return [*lines, line.EMPTY, ((" events", line.TITLE), ("  UTC, newest first", line.DIM)), *events]
+
+    def _no_step(self, group: Group, tasks: list[Task]) -> NoStep | None:
+        mesh = self.session.mesh
+        progress, now = mesh.progress.get(group.id), mesh.ranks.get(group.id, {})
+        mark, _ = mark_and_why(group, progress)
+        if progress is None or progress.at_ms is None or mark not in (STALLED, QUIET):
+            return None
+        odd, idle = odd_ones(tasks, now)
+        return NoStep(progress.at_ms, mark, frozenset(task.rank for task in odd), "idle" if idle else "busy")
 
     def _under_cursor(self, cells: int) -> list[Line]:
         """The event nearest to the cursor; without one the newest."""
@@ -70,6 +84,11 @@ class TimelineScreen(GroupScreen):
         left: Line = ((f" {clock(event.at_ms)}  ", line.DIM), (event.text, tone_of(event.kind)))
         return [spread(left, ((aside, line.DIM),), cells)]
 
+    def enabled(self, action: Action) -> bool:
+        if action.name == "whole":
+            return self._window is not None or self._cursor is not None
+        return super().enabled(action)
+
     def flush(self, groups: set[str] | None, mesh: bool) -> None:
         super().flush(groups, mesh)
         self._paint()
@@ -77,6 +96,7 @@ class TimelineScreen(GroupScreen):
     def _paint(self) -> None:
         for name in ("#columns", "#main", "#reading"):
             self.query_one(name, LineView).repaint()
+        self.refoot()
 
     def _zoom(self, factor: float) -> None:
         window, group = self._shown_window(), self.target()

@@ -83,6 +83,7 @@ class ViewScreen(Screen[None]):
         """groups: those that changed; None: all may have. Called by the tick, only while on the screen."""
         self.query_one("#head", LineView).repaint()
         self._flash_over()
+        self.refoot()
 
     def flash(self, text: str, tone: str = line.TEXT) -> None:
         """For some seconds, before what was said a moment ago: what became of an action is not wiped away by the news
@@ -125,7 +126,7 @@ class ViewScreen(Screen[None]):
         # Where enter opens the detail, one of the two keys is enough.
         opens = any(action.name == "open" for action in keymap.actions(self.scope))
         shown = [
-            (keymap.keys(action), action.label, not self.refusal(action))
+            (keymap.keys(action), self.label(action), not self.refusal(action))
             for action in keymap.actions(self.scope)
             if action.label and self.enabled(action) and not (action.name == "detail" and opens)
         ]
@@ -138,6 +139,16 @@ class ViewScreen(Screen[None]):
     def enabled(self, action: Action) -> bool:
         """Whether it can do something now; the footer shows no key that cannot."""
         return True
+
+    def label(self, action: Action) -> str:
+        """What its key would do now."""
+        return action.label
+
+    def lines_below(self) -> str:
+        """For the footer of a page that is scrolled."""
+        view = self.main
+        below = view.virtual_size.height - view.scroll_offset.y - view.size.height
+        return f"{below:,} line{'s' * (below != 1)} below" if below > 0 else ""
 
     def on_mount(self) -> None:
         self.call_after_refresh(self.on_screen_resume)
@@ -189,6 +200,7 @@ class ViewScreen(Screen[None]):
         view = self.main
         view.scroll_to_line(view.scroll_offset.y + lines)
         view.repaint()
+        self.refoot()
 
     def do_down(self) -> None:
         self.move(1)

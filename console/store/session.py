@@ -356,8 +356,9 @@ class Session:
     # Actions
 
     async def order_group(self, group_id: str, what: str, request_id: str) -> Outcome:
-        """what: stop, pause, resume or resubmit."""
-        return await self._act(f"/api/v1/task-groups/{group_id}/{what}", request_id, None, f"was told to {what}")
+        """what: stop, stop-after-checkpoint, pause, resume or resubmit."""
+        body = b"{}" if what == "stop-after-checkpoint" else None
+        return await self._act(f"/api/v1/task-groups/{group_id}/{what}", request_id, body, f"was told to {what}")
 
     async def submit(self, body: bytes, request_id: str) -> Outcome:
         return await self._act("/api/v1/task-groups", request_id, body, "was submitted")

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from console.core.group_list import Progress
+from console.core.format import coarse
+from console.core.group_list import QUIET_MS, Progress
 from console.core.rank_table import RankNow
 from console.core.sanitize import sanitize
 
@@ -40,14 +41,24 @@ def telemetry_of(value: object) -> Telemetry:
 
 def _progress(group: Value) -> Progress:
     wall = _number(group.get("wall"))
-    stalled = sanitize(str(group.get("stall_text") or "no step for a while")) if group.get("stall") == "stalled" else ""
+    said = sanitize(str(group.get("stall_text") or ""))
+    stalled = group.get("stall") == "stalled"
     return Progress(
         step=_number(group.get("step")),
         loss=_value(group.get("loss")),
         at_ms=int(wall * 1000) if wall is not None and abs(wall) < 1e11 else None,
-        stalled=stalled,
+        stalled=(said or "no step for a while") if stalled else "",
         util=_number(group.get("gpu_util")),
+        quiet="" if stalled else _quiet(_number(group.get("age_s")), said),
     )
+
+
+def _quiet(age_s: float | None, said: str) -> str:
+    """said: why the leader calls it neither stalled nor moving by its steps."""
+    if age_s is None or age_s * 1000 <= QUIET_MS:
+        return ""
+    since = f"no step for {coarse(int(age_s * 1000))}"
+    return said if said.startswith("no step") else f"{since}; {said}" if said else since
 
 
 def _rank(item: Value) -> RankNow:

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.core.line import EMPTY, Line, between, changed_cells
+from console.core.line import EMPTY, Line, between, changed_cells, cut
 from console.core.sanitize import sanitize
 
 
@@ -34,7 +34,8 @@ class FixedLines:
 
     def paint_again(self, cells: int) -> None:
         self._cells = cells
-        self._lines = self._paint(cells)
+        # What has no room ends in a sign that says so.
+        self._lines = [cut(item, cells) for item in self._paint(cells)]
 
     def count(self) -> int:
         return len(self._lines)

@@ -33,7 +33,7 @@ class Twin(App[None]):
         super().__init__()
         self.session = session
         self._cells: dict[str, dict[str, str]] = {}
-        self._layout = layout(COLUMNS, with_progress=True)
+        self._layout = layout(COLUMNS, with_progress=True, widths={})
 
     def compose(self) -> ComposeResult:
         yield Label("groups")

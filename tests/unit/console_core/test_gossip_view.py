@@ -20,18 +20,18 @@ SEEN = gossip_of(
 
 def shown(cells, seen, **row):
     node = node_of_row(node_row("n1", **row))
-    return plain(node_line(layout(cells, 8, seen.troubled), node, (), {}, {}, False, NOW_MS, False, seen))
+    return plain(node_line(layout(cells, 8, seen.troubled, {}), node, (), {}, {}, False, NOW_MS, False, seen))
 
 
 def test_a_difference_stands_on_a_narrow_screen_and_the_state_on_a_wide_one():
     assert "dead for 6" in shown(80, SEEN)
-    assert "GOSSIP" in plain(layout(160, 8, SEEN.troubled).head()) and " dead  " in shown(160, SEEN)
-    assert "GOSSIP" not in plain(layout(80, 8, SEEN.troubled).head())
+    assert "GOSSIP" in plain(layout(160, 8, SEEN.troubled, {}).head()) and " dead  " in shown(160, SEEN)
+    assert "GOSSIP" not in plain(layout(80, 8, SEEN.troubled, {}).head())
 
 
 def test_while_all_are_alive_the_column_is_not_there():
     healthy = GossipSeen({"n1": "alive"})
-    assert "GOSSIP" not in plain(layout(160, 8, healthy.troubled).head()) and "alive" not in shown(160, healthy)
+    assert "GOSSIP" not in plain(layout(160, 8, healthy.troubled, {}).head()) and "alive" not in shown(160, healthy)
 
 
 def test_a_lost_node_keeps_its_reason():

@@ -72,7 +72,7 @@ def key(group: Group, filtered: bool) -> Any:
 
 
 def line_of(group: Group) -> Line:
-    return row_line(layout(CELLS, True), group, NOW_MS, False, False, False, Progress(1, 0.5, NOW_MS))
+    return row_line(layout(CELLS, True, {}), group, NOW_MS, False, False, False, Progress(1, 0.5, NOW_MS))
 
 
 @settings(deadline=None)

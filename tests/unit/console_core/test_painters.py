@@ -10,11 +10,11 @@ from console.core import line
 from console.core.chart import LABEL_CELLS, ChartOptions, chart_lines, notes, reading_at
 from console.core.columns import Column, laid_out
 from console.core.format import width
-from console.core.group_list import layout, row_line, value_text
+from console.core.group_list import layout, row_line, text_widths, value_text
 from console.core.header import bar
-from console.core.line import cut, exactly, line_width, plain, spread, wrapped
-from console.core.log_lines import log_line
-from console.core.log_ring import LogLine, LogRing, ShownLines, safe_text
+from console.core.line import cut, exactly, flowed, line_width, plain, spread, wrapped
+from console.core.log_lines import log_line, prefix_cells
+from console.core.log_ring import LogLine, LogRing, ShownLines, parts_of, safe_text
 from console.core.mesh_lines import mesh_summary
 from console.core.row_filter import row_filter
 from console.core.row_order import RowOrder
@@ -58,7 +58,7 @@ def test_a_wide_character_is_not_halved():
 @given(TEXTS, TEXTS, st.integers(40, 200), st.booleans())
 def test_every_row_of_groups_has_the_same_width(name, user, cells, progress):
     group = group_of_row(group_row(1, name, "failed", 2, 8, user=user, failure={"text": name + user, "rank": 3}))
-    shape = layout(cells, progress)
+    shape = layout(cells, progress, {})
     widths = {line_width(row_line(shape, group, NOW_MS, here, False, False, None)) for here in (True, False)}
     assert len(widths) == 1 and widths.pop() <= cells
 
@@ -68,6 +68,55 @@ def test_weak_columns_go_first_and_strong_ones_grow():
     assert [column.name for column, _ in laid_out(columns, 30).columns] == ["a", "b", "c"]
     assert [(column.name, wide) for column, wide in laid_out(columns, 13).columns] == [("a", 6), ("c", 5)]
     assert [column.name for column, _ in laid_out(columns, 3).columns] == ["a"]
+
+
+@settings(deadline=None)
+@given(st.integers(40, 240), st.integers(0, 40), st.integers(0, 40))
+def test_a_column_takes_no_more_than_what_stands_in_it_and_the_reason_has_the_rest(cells, name, user):
+    wide = {column.name: at for column, at in layout(cells, True, {"name": name, "user": user}).columns}
+    assert wide["name"] <= max(name, len("NAME") + 1)
+    assert wide.get("user", 0) <= max(user, len("WHO") + 1)
+    before = {column.name: at for column, at in layout(cells, True, {}).columns}
+    assert wide.get("why", 0) >= before.get("why", 0) or len(wide) > len(before) or user > before.get("user", 0)
+
+
+@pytest.mark.parametrize("cells", [160, 180, 220])
+def test_who_is_not_cut_where_there_is_room(cells):
+    group = group_of_row(group_row(1, "qwen2-moe-pretrain-with-a-long-name", "failed", 8, 8, user="platform-team"))
+    row = plain(row_line(layout(cells, True, text_widths(group)), group, NOW_MS, False, False, False, None))
+    assert "platform-te" in row
+
+
+@settings(deadline=None)
+@given(TEXTS, st.integers(2, 40))
+def test_a_long_line_of_a_log_is_broken_by_cells_and_loses_nothing(text, cells):
+    parts = parts_of(text, cells)
+    assert "".join(parts) == text
+    assert all(width(part) <= cells for part in parts)
+
+
+@pytest.mark.parametrize("stream", ["out", "platform"])
+@pytest.mark.parametrize("text", ["训练任务" * 30, "loss 1.0 " * 30, "a" * 64])
+def test_every_letter_of_a_broken_line_is_painted(text, stream):
+    ring = LogRing()
+    ring.add(LogLine(0, 1, "", stream, text))
+    cells = 40
+    shown = ShownLines(ring, cells=cells - prefix_cells(True, True))
+    shown.catch_up()
+    rows = [
+        log_line(ring[0], part, cells, True, True, True, "", False) for _, part in map(shown.at, range(shown.count()))
+    ]
+    assert all(line_width(row) <= cells for row in rows)
+    assert (
+        "".join(plain(row)[prefix_cells(True, True) :] for row in rows) == ("◈ " if stream == "platform" else "") + text
+    )
+
+
+@given(st.lists(TEXTS, max_size=12), st.integers(1, 60))
+def test_flowed_parts_are_whole(texts, cells):
+    rows = flowed([((text, "text"),) for text in texts if text], cells)
+    assert "".join(plain(row) for row in rows).replace(" ", "") == "".join(texts).replace(" ", "")
+    assert all(line_width(row) <= cells or len(row) == 1 for row in rows)
 
 
 # Charts

@@ -147,7 +147,7 @@ def test_a_node_whose_engine_is_down_says_so_where_operators_look():
     store.apply(snapshot(("node", "gpu-7", down), ("node", "gpu-8", node_row("gpu-8") | {"engine_down": None})))
     (item,) = attention(store, {}, NOW_MS)
     assert (item.target, item.text) == (("node", "gpu-7"), "no containers: the engine does not answer")
-    shape = layout(160, 8)
+    shape = layout(160, 8, False, {})
     shown = {
         node.id: plain(node_line(shape, node, (), {}, {}, False, NOW_MS, False, store.gossip))
         for node in store.nodes.values()

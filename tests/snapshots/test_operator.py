@@ -1,0 +1,266 @@
+"""What somebody sees who is called at night: why it waits or stopped, which rank is stuck, what a stop would cost;
+nothing cut without a sign, and no key in the footer that does nothing."""
+
+import json
+
+import pytest
+
+from console.widgets.line_view import FixedLines, LineView
+from tests.snapshots.canned_mesh import NOW_MS, CannedMesh, H, gid, group_now, group_row, node_row
+from tests.snapshots.driven import driven
+from tests.snapshots.example_mesh import LLAMA, QWEN, WHISPER, example_mesh, names
+
+SIZES = [(80, 24), (120, 40), (160, 48), (220, 60)]
+SPINS = "a card of rank 0 is busy"
+
+
+def changed(mesh: CannedMesh, number: int, **over: object) -> None:
+    mesh.rows = [
+        (entity, key, row | over) if (entity, key) == ("group", gid(number)) else (entity, key, row)
+        for entity, key, row in mesh.rows
+    ]
+
+
+def stuck_mesh() -> CannedMesh:
+    """64 cards of which 8 idle, no step for 23 minutes, an hour since the last checkpoint."""
+    mesh = example_mesh()
+    ranks = [(node, 8, 0.0 if node == "gpu-13" else 100.0) for node in names(8, 15)]
+    told = group_now(QWEN, 1, 3120, 2.0113, 1380.0, ranks=ranks, stall="moving", stall_text=SPINS)
+    mesh.telemetry = {"groups": [told], "nodes": []}
+    saved = {"pick": "step-3000", "step": 3000, "mark": "1", "bytes": 9, "saved_ms": NOW_MS - H, "attempt": 1}
+    changed(mesh, QWEN, runs_since_ms=NOW_MS - 51 * H, saved=saved)
+    return mesh
+
+
+async def on_the_stuck_one(console) -> None:
+    await console.until("no step for 23m")
+    while console.screen.target() is None or console.screen.target().id != gid(QWEN):
+        await console.press("j")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_first_screen_says_which_group_does_not_move(size):
+    async with driven(stuck_mesh(), size) as console:
+        await console.until("no step for 23m")
+        at = next(at for at, row in enumerate(console.lines()) if "qwen2" in row)
+        assert at <= 2, "only what failed and what recovers stand before it"
+
+
+async def test_the_pane_names_the_rank_and_what_is_at_stake():
+    async with driven(stuck_mesh(), (120, 40)) as console:
+        await on_the_stuck_one(console)
+        text = await console.until("rank 5 on gpu-13 is idle while 7 others are busy")
+        assert "no step for 23m; a card of rank 0 is busy" in text
+        assert "64.0 GPU-hours lost if killed now" in text and "step 3,120" in text and "2.0113" in text
+        rows = text.split("\n")
+        head = next(at for at, row in enumerate(rows) if "RANK  NODE" in row)
+        assert "gpu-13" in rows[head + 1] and "0 %" in rows[head + 1]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_detail_and_the_timeline_say_so_too(size):
+    async with driven(stuck_mesh(), size) as console:
+        await on_the_stuck_one(console)
+        await console.press("d")
+        text = await console.until("rank 5 on gpu-13 is idle while 7 others are busy")
+        assert "step 3,120" in text and "64.0 GPU-hours lost if killed now" in text
+        await console.press("t")
+        text = await console.until("R idle")
+        assert "▂ no step" in text and "rank 5 " in text
+
+
+async def test_a_stop_can_wait_for_the_next_checkpoint():
+    async with driven(stuck_mesh(), (80, 24)) as console:
+        await on_the_stuck_one(console)
+        await console.press("s")
+        text = await console.until("Stop this group")
+        assert "[ Cancel ]" in text and "64.0 GPU-hours now" in text and "stop after next checkpoint" in text
+        await console.press("enter")
+        await console.settled()
+        assert console.mesh.writes == []
+        await console.press("s", "tab", "tab")
+        await console.until("[ stop after next checkpoint ]")
+        await console.press("enter")
+        await console.until("stops after its next checkpoint")
+        await console.press("s", "a")
+        await console.until(lambda: len(console.mesh.writes) == 2)
+        assert [(what, json.loads(body)) for what, _, _, body in console.mesh.writes] == [
+            ("stop-after-checkpoint", {})
+        ] * 2
+
+
+async def test_where_nothing_is_computed_a_stop_has_two_answers():
+    async with driven(stuck_mesh(), (80, 24)) as console:
+        await console.until("no step for 23m")
+        while console.screen.target().id != gid(WHISPER):
+            await console.press("j")
+        await console.press("s")
+        text = await console.until("Stop this group")
+        assert "[ Cancel ]" in text and "after next checkpoint" not in text
+        await console.press("a")
+        await console.settled()
+        assert console.mesh.writes == [] and "[ Cancel ]" in console.text()
+        await console.press("y")
+        await console.until("is stopping")
+        assert [what for what, _, _, _ in console.mesh.writes] == ["stop"]
+
+
+@pytest.mark.parametrize("rows", [24, 17, 14])
+async def test_what_a_stop_of_many_costs_is_never_cut_away(rows):
+    mesh = example_mesh()
+    for at in range(100, 115):
+        mesh.rows.append(
+            ("group", gid(at), group_row(at, f"sweep-{at}", "running", 1, 8, started_ms=NOW_MS - H, nodes=["gpu-01"]))
+        )
+    async with driven(mesh, (80, rows)) as console:
+        await console.until("sweep-")
+        await console.press("slash", *"sweep", "enter")
+        await console.press("asterisk", "s")
+        text = await console.until("Stop 15 groups")
+        body = [row for row in text.split("\n") if "│" in row]
+        if "a terminal of" in text:
+            await console.press("y")
+            await console.settled()
+            assert console.mesh.writes == [], "what cannot be read is not agreed to"
+            return
+        assert any("120 cards come free" in row for row in body) and any("is lost" in row for row in body)
+        assert "more" in text and "[ Cancel ]" in text
+
+
+async def test_a_sentence_of_a_question_is_broken_and_not_cut():
+    async with driven(example_mesh(), (80, 24)) as console:
+        await console.until("llama3-8b")
+        await console.press("j", "j", "j", "P")
+        text = await console.until("Pause this group")
+        assert "until they are" in text and "resumed." in text
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("key", "shown"), [("2", "llama3-405b"), ("3", "silent for 50 s"), ("5", "gpu-05")])
+async def test_the_row_under_the_cursor_is_there_in_full(size, key, shown):
+    async with driven(example_mesh(), size) as console:
+        await console.until("llama3-8b")
+        await console.press(key)
+        await console.until(shown)
+        await console.settled()
+        text = " ".join("\n".join(console.lines("#in-full")).split())
+        if key == "2":
+            assert "the whole mesh has 24 such nodes; it waits until nodes join" in text
+        if key == "3":
+            assert "gpu-05" in text and "10.0.0.5:7460" in text and "silent for 50 s" in text
+
+
+async def test_a_node_says_how_busy_each_of_its_cards_is():
+    async with driven(example_mesh(), (120, 40)) as console:
+        await console.until("llama3-8b")
+        await console.press("3")
+        await console.until("▇▇▇▇▇▇▇▇")
+        await console.press("slash", *"gpu-03", "enter")
+        await console.until("busy by card: 0 96 %   1 96 %")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_nothing_in_a_bar_is_cut_without_a_sign(size):
+    mesh = example_mesh()
+    async with driven(mesh, size) as console:
+        await console.until("llama3-8b")
+        for key in ("2", "3", "4", "5"):
+            await console.press(key)
+            await console.settled()
+            for name in ("#status", "#columns", "#in-full", "#foot"):
+                for view in console.app.screen.query(name).results(LineView):
+                    assert isinstance(view._source, FixedLines)
+                    cells = view.size.width
+                    for at in range(view._source.count()):
+                        shown = "".join(text for text, _ in view._source.line(at, cells))
+                        full = "".join(text for text, _ in view._source._paint(cells)[at])
+                        assert shown == full or shown.endswith("…")
+
+
+async def test_the_footer_shows_what_a_key_would_do_now():
+    mesh = example_mesh()
+    changed(mesh, LLAMA, status="paused", nodes=[])
+    cordon = {"by": "ada", "reason": "fans", "at_ms": NOW_MS, "window": False}
+    mesh.rows.append(("node", "gpu-09", node_row("gpu-09", cordon=cordon)))
+    async with driven(mesh, (160, 48)) as console:
+        await console.until("llama3-8b")
+        foot = lambda: console.text().split("\n")[-1]  # noqa: E731
+        assert "esc" not in foot()
+        while console.screen.target().id != gid(LLAMA):
+            await console.press("j")
+        assert "R resume" in foot() and "P pause" not in foot()
+        await console.press("z")
+        await console.until("problems only")
+        assert "esc back" in foot()
+        await console.press("escape")
+        await console.until(lambda: "problems only" not in console.text())
+        await console.press("g")
+        while console.screen.target().id != gid(LLAMA):
+            await console.press("j")
+        await console.press("m")
+        await console.until("▸ curves")
+        await console.until(lambda: "log axis" in foot())
+        assert "] tag" in foot() and "whole" not in foot() and "esc back" in foot()
+        await console.press("l")
+        await console.until("▸ log")
+        await console.settled()
+        assert "next" not in foot() and "only" not in foot() and "attempt" in foot() and "all ranks" not in foot()
+        await console.press("slash", *"loss", "enter")
+        await console.until(lambda: "n next" in foot() and "| only" in foot())
+        await console.press("escape", "escape", "3")
+        await console.until("fans")
+        await console.press("slash", *"gpu-09", "enter")
+        await console.until(lambda: "x uncordon" in foot())
+
+
+async def test_a_group_that_is_paused_meanwhile_changes_the_footer():
+    mesh = example_mesh()
+    async with driven(mesh, (160, 48)) as console:
+        await console.until("llama3-8b")
+        await console.press("j", "j", "j", "d")
+        await console.until("P pause")
+        row = next(row for entity, key, row in mesh.rows if (entity, key) == ("group", gid(LLAMA)))
+        await mesh.change(("group", gid(LLAMA), row | {"status": "paused", "nodes": []}))
+        await console.until("R resume")
+        assert "P pause " not in console.text().split("\n")[-1]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+@pytest.mark.parametrize("view", ["1", "2", "3", "4", "5"])
+async def test_help_is_whole_at_every_width_and_says_how_one_leaves(size, view):
+    async with driven(example_mesh(), size) as console:
+        await console.until("llama3-8b")
+        await console.press(view, "question_mark")
+        await console.until("▸ help")
+        assert "esc back" in console.text().split("\n")[-1]
+        assert not any("…" in row for row in console.lines())
+        shown = " ".join("\n".join(console.lines()).split())
+        for title in ("Here", "Everywhere", "Moving", "Signs", "P paused", "! stalled"):
+            assert title in shown
+        await console.press("G")
+        await console.until("--no-mouse")
+
+
+async def test_a_log_that_began_earlier_says_so():
+    mesh = example_mesh()
+    lines = mesh.logs[gid(LLAMA)]
+    async with driven(mesh, (160, 48)) as console:
+        await console.until("llama3-8b")
+        await console.press("j", "j", "j", "l")
+        await console.until("122 lines")
+        assert "older ones" not in console.text()
+    many = [
+        {**lines[0], "offset": 100_000 + at * 40, "at": f"2026-11-29T19:00:00.{at:06d}Z", "text": f"step {at}"}
+        for at in range(2000)
+    ]
+    mesh.logs[gid(LLAMA)] = many
+    async with driven(mesh, (160, 48)) as console:
+        await console.until("llama3-8b")
+        await console.press("j", "j", "j", "l")
+        await console.until("older ones are in `heteroflow logs`")
+    mesh.logs[gid(LLAMA)] = [{**item, "offset": item["offset"] - 100_000} for item in many]
+    async with driven(mesh, (160, 48)) as console:
+        await console.until("llama3-8b")
+        await console.press("j", "j", "j", "l")
+        await console.until("2,000 lines")
+        assert "older ones" not in console.text(), "this is all of it"
