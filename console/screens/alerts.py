@@ -46,7 +46,8 @@ class AlertsScreen(ListScreen):
         return [alert_head(cells)]
 
     def status_lines(self, cells: int) -> list[Line]:
-        return [alert_summary(list(self._found.values()))]
+        said = alert_summary(list(self._found.values()))
+        return [((" as last heard:", line.WARN), *said)] if self.session.trouble or self.session.silent_s else [said]
 
     def empty_text(self) -> str:
         return "nothing needs a hand"

@@ -4,12 +4,13 @@ from textual.app import ComposeResult
 
 from console.actions import Action
 from console.core import line
-from console.core.line import Line
+from console.core.line import Line, wrapped
 from console.core.row_filter import RowFilter, row_filter
 from console.screens.view import ViewScreen
 from console.widgets.line_view import FixedLines, LineView
 from console.widgets.prompt import Prompt
 
+EMPTY_LINES = 6  # that a sentence may take where there are no rows
 NO_FILTER = row_filter("", ())
 
 
@@ -53,16 +54,24 @@ class ListScreen(ViewScreen):
     # Lines of the main view
 
     def count(self) -> int:
-        return max(len(self._ids), 1)
+        return len(self._ids) or EMPTY_LINES
 
     def line(self, at: int, cells: int) -> Line:
         if not self._ids:
-            return (("  ", line.TEXT), (self._empty(), line.DIM)) if at == 0 else line.EMPTY
+            said = wrapped(self._empty(), max(cells - 3, 1))
+            return (("  ", line.TEXT), (said[at], line.DIM)) if at < len(said) else line.EMPTY
         return self.row(self._ids[at], cells) if at < len(self._ids) else line.EMPTY
 
+    def is_known(self) -> bool:
+        """Whether what the list shows was ever read: what nobody knows is not counted as none."""
+        return self.session.mesh.loaded
+
+    def _status(self, cells: int) -> list[Line]:
+        return self.status_lines(cells) if self.is_attached and self.is_known() else []
+
     def _empty(self) -> str:
-        if not self.session.mesh.loaded:
-            return self.session.trouble or "connecting …"
+        if not self.is_known():
+            return self.session.trouble_in_full or "connecting …"
         if self.filter.terms:
             return f"no row holds {self.filter.words!r}; esc shows all again"
         return self.empty_text()
@@ -70,9 +79,7 @@ class ListScreen(ViewScreen):
     # Screen
 
     def body(self) -> ComposeResult:
-        yield LineView(
-            FixedLines(lambda cells: self.status_lines(cells) if self.is_attached else []), id="status", base="bar"
-        )
+        yield LineView(FixedLines(self._status), id="status", base="bar")
         yield LineView(
             FixedLines(lambda cells: self.column_lines(cells) if self.is_attached else []), id="columns", base="bar"
         )

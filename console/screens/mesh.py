@@ -4,7 +4,6 @@ import time
 
 from textual.app import ComposeResult
 
-from console.core import line
 from console.core.line import Line
 from console.core.mesh_lines import mesh_facts, mesh_summary, voter_head, voter_ids, voter_line
 from console.screens.list_view import ListScreen
@@ -34,12 +33,10 @@ class MeshScreen(ListScreen):
         return [voter_head(cells)]
 
     def status_lines(self, cells: int) -> list[Line]:
-        if not self.session.consensus:
-            return [((" connecting …", line.DIM),)]
         return [mesh_summary(self.session.consensus)]
 
-    def empty_text(self) -> str:
-        return "connecting …"
+    def is_known(self) -> bool:
+        return bool(self.session.consensus)
 
     def _facts(self, cells: int) -> list[Line]:
         if not self.is_attached or not self.session.consensus:

@@ -34,6 +34,7 @@ UNSERVED_S = 30.0
 SILENT_S = 12.0
 SETTLE_S = 0.25  # a cursor that runs over rows opens no feed for each
 ACTION_TRIES = 3
+NOBODY_HINT = "It is tried again. Is an agent running there? --node and --data-dir name others."
 
 
 class Outcome(NamedTuple):
@@ -64,7 +65,7 @@ class Session:
         self.status_at: float | None = None
         self.alerts: list[dict[str, Any]] | None = None
         self.caller: Caller | None = None
-        self.trouble = ""
+        self.trouble = self.trouble_in_full = ""
         self.client: MeshClient | None = None
         self.connected = asyncio.Event()
         self._offset_ms = 0
@@ -233,7 +234,7 @@ class Session:
                 pause = STATUS_S  # the feed says so already
             except Refused as refused:
                 if refused.problem.status != 404:
-                    self._troubled(what, refused.problem.message)
+                    self._troubled(what, refused.problem.message, refused.problem.hint)
                     pause = STATUS_S
             await asyncio.sleep(pause)
 
@@ -262,15 +263,15 @@ class Session:
                 await read()
                 continue
             except Refused as refused:
-                self._troubled(what, refused.problem.message)
+                self._troubled(what, refused.problem.message, refused.problem.hint)
             except NoNodeAnswers as error:
-                self._troubled(what, f"no node answers ({', '.join(error.tried)})")
+                self._troubled(what, f"no node answers ({', '.join(error.tried)})", NOBODY_HINT)
             await asyncio.sleep(1.0)
 
     def _is_heard(self) -> None:
         assert self.client is not None
         self._heard = time.monotonic()
-        self.trouble = ""
+        self.trouble = self.trouble_in_full = ""
         address = self.client.nodes[0]
         if self._attached and self._attached != address:
             self.mesh.dirty_mesh = True
@@ -278,9 +279,10 @@ class Session:
             self.news()
         self._attached = address
 
-    def _troubled(self, what: str, text: str) -> None:
+    def _troubled(self, what: str, text: str, hint: str) -> None:
+        """hint: what to do about it, for where there is room."""
         if what != "ended":
-            self.trouble = sanitize(text)
+            self.trouble, self.trouble_in_full = sanitize(text), sanitize(_sentence(text, hint))
             self.mesh.dirty_mesh = True
             self.news()
 

@@ -2,12 +2,19 @@
 nothing cut without a sign, and no key in the footer that does nothing."""
 
 import json
+from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from console.app import Console
+from console.endpoints import Target
+from console.keymap import Keymap
+from console.store.session import Session
 from console.widgets.line_view import FixedLines, LineView
-from tests.snapshots.canned_mesh import NOW_MS, CannedMesh, H, gid, group_now, group_row, node_row
-from tests.snapshots.driven import driven
+from tests.snapshots.canned_mesh import NOW_MS, TOKEN, CannedMesh, H, gid, group_now, group_row, node_row
+from tests.snapshots.driven import Driven, driven
 from tests.snapshots.example_mesh import LLAMA, QWEN, WHISPER, example_mesh, names
 
 SIZES = [(80, 24), (120, 40), (160, 48), (220, 60)]
@@ -264,3 +271,38 @@ async def test_a_log_that_began_earlier_says_so():
         await console.press("j", "j", "j", "l")
         await console.until("2,000 lines")
         assert "older ones" not in console.text(), "this is all of it"
+
+
+@asynccontextmanager
+async def refused(status: int, body: dict[str, str]):
+    """The console at something that refuses whatever it is asked."""
+
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response(body | {"status": status}, status=status)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", refuse)
+    async with TestServer(app) as server:
+        session = Session(Target((f"{server.host}:{server.port}",), TOKEN), lambda: NOW_MS, timeout_s=2.0)
+        console = Console(session, Keymap())
+        async with console.run_test(size=(80, 24)) as pilot:
+            yield Driven(console, pilot)
+
+
+async def test_what_was_never_read_is_not_called_well_or_none():
+    body = {"code": "unauthenticated", "message": "the token is not known here", "hint": "Give --token-file."}
+    async with refused(401, body) as console:
+        await console.until("the token is not known here. Give --token-file.")
+        for key, lie in (("2", "0 waiting"), ("3", "0 ready"), ("4", "R answers"), ("5", "all is well")):
+            await console.press(key)
+            text = await console.until("Give --token-file.")
+            assert lie not in text and "nothing" not in text
+
+
+async def test_where_nobody_answers_it_is_said_what_to_do():
+    session = Session(Target(("127.0.0.1:1",), TOKEN), lambda: NOW_MS, timeout_s=2.0)
+    app = Console(session, Keymap())
+    async with app.run_test(size=(80, 24)) as pilot:
+        text = await Driven(app, pilot).until("no node answers")
+        assert "Is an agent running there?" in " ".join(text.split())
+        assert "--data-dir name others." in " ".join(text.split())
