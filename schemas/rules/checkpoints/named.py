@@ -10,6 +10,8 @@ from schemas.rules.checkpoints.sight import TEXT_MAX, digest_of
 from schemas.rules.checkpoints.view import Directory, Incomplete, Unknown
 from schemas.states import RESUME_FROM_CHECKPOINT, RESUME_INCOMPLETE, RESUME_MISSING
 
+_PATH_TOLD = 160
+
 
 @dataclass(frozen=True, slots=True)
 class NamedSight:
@@ -29,7 +31,12 @@ class NamedSight:
 
 def missing(path: str) -> NamedSight:
     digest = blake2b(RESUME_MISSING.encode(), digest_size=16).hexdigest()
-    return NamedSight("", digest, f"{path} does not exist there", code=RESUME_MISSING)
+    return NamedSight("", digest, f"{_told(path)} does not exist there", code=RESUME_MISSING)
+
+
+def _told(path: str) -> str:
+    """Its end, where it is long: four of them and what is wrong with each make one sentence."""
+    return path if len(path) <= _PATH_TOLD else f"…{path[1 - _PATH_TOLD :]}"
 
 
 def named_sight(root: Directory, name: str, path: str, framework: str | None) -> NamedSight:
@@ -45,9 +52,9 @@ def named_sight(root: Directory, name: str, path: str, framework: str | None) ->
     except Incomplete as why:
         code, said = RESUME_INCOMPLETE, f"is not complete there: {shown(str(why))}"
     return NamedSight(
-        pick="" if code else path,
+        pick="" if code else _told(path),
         digest=digest_of(root, name, said),
-        text=f"{path} {said}"[:TEXT_MAX],
+        text=f"{_told(path)} {said}"[:TEXT_MAX],
         code=code,
         step=step,
     )

@@ -2,11 +2,16 @@
 
 import os
 import shutil
+from typing import Any
 
 import pytest
 
 from agentd.checkpoints.fenced import open_fenced
-from schemas.rules.checkpoints.named import NamedSight, named_sight
+from mesh.core.state.agreement import disagreement, no_beginning, note_view
+from schemas.commands import command, command_refusal
+from schemas.limits import TEXT_MAX
+from schemas.rules.checkpoints.memory import MemoryDirectory, MemoryFile
+from schemas.rules.checkpoints.named import NamedSight, missing, named_sight
 from schemas.rules.checkpoints.probe import probe
 from tests.unit.checkpoints.trees import copied, samples
 
@@ -53,3 +58,24 @@ def test_what_the_probe_picks_may_be_named_and_is_refused_when_a_file_of_it_is_c
 
 def test_a_sample_of_each_framework_is_tried():
     assert {framework for _, framework in COMPLETE} == set(FRAMEWORKS)
+
+
+def test_what_the_nodes_say_of_the_longest_path_fits_a_command():
+    path = f"/data/{'x' * 4090}"[:4089] + "/step-5"
+    assert len(path) == TEXT_MAX
+    trees = [MemoryDirectory({"step-5": MemoryDirectory({"w": MemoryFile(data)})}) for data in (b"a", b"b", b"")]
+    told = [*(named_sight(tree, "step-5", path, "ddp") for tree in trees), missing(path)]
+    assert [one.code for one in told] == ["", "", "resume_incomplete", "resume_missing"]
+    group: dict[str, Any] = {}
+    for rank, one in enumerate(told):
+        ref = {"group_id": "tg-01kb89t3f89j6ct3adhq", "attempt": 1, "rank": rank, "token": 1, "seq": 1}
+        resume = {"path": path, "step": 5, "source": "document"} if one.pick else None
+        report = {**ref, "kind": "claimed", "resume": resume, "sees": one.to_dict()}
+        assert command_refusal(command("TaskReports", node="n1", uid="u", reports=[report])) is None
+        note_view(group, rank, "n" * 63, one.to_dict())
+    said = disagreement(group["views"])
+    assert said is not None and len(said) < TEXT_MAX
+    for words in ("step-5 is complete", "step-5 is not complete there: w is empty", "step-5 does not exist there"):
+        assert words in said
+    alone = no_beginning(group["views"][2:3])
+    assert alone is not None and "w is empty" in alone[1]
