@@ -10,7 +10,7 @@ from schemas.limits import DOCUMENT_MAX
 from schemas.rules.allowed_paths import DEFAULT_ALLOWED_PATHS, host_path
 from schemas.rules.frameworks import FRAMEWORKS
 from schemas.rules.guards import command_findings
-from schemas.task_group.encode import encode_document
+from schemas.task_group.encode import encode_document, settled
 from schemas.task_group.fields import DEFAULT_STOP_GRACE_S, OF_TRAINING, REQUIRED_PARTS, SECTIONS, Later, Refused
 from schemas.task_group.readers import ABSENT, is_null, refuse, shown
 from schemas.task_group.relations import contradictions, host_findings, warnings_of
@@ -32,6 +32,7 @@ class Checked:
 def check_task_group(raw: object, extra_allowed_paths: Sequence[str] = ()) -> Checked:
     """raw: what `parse_strict_json` or `parse_yaml` gave, or a normalised document. Total: no input raises."""
     found: list[Finding] = []
+    raw = settled(raw)  # so that a file is told the same here as where it is submitted
     if not isinstance(raw, Mapping):
         message = f"the document must be a mapping, not {shown(raw)}"
         return Checked(

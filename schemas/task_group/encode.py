@@ -13,10 +13,11 @@ _TYPED = frozenset(("true", "false"))
 
 def encode_document(document: object) -> bytes:
     """Strict JSON of a document as read. An unquoted YAML scalar becomes what its field holds: text stays text."""
-    return _json(_settled(document)).encode("ascii")
+    return _json(settled(document)).encode("ascii")
 
 
-def _settled(document: object) -> object:
+def settled(document: object) -> object:
+    """The same document as an agent gets it: what YAML left unquoted is typed by its field, or text."""
     if not isinstance(document, Mapping):
         return document
     settled: dict[Any, Any] = {}
@@ -31,13 +32,21 @@ def _settled(document: object) -> object:
 def _settle(section: str, name: object, value: object) -> object:
     """Whole numbers and truth values are typed by their field; everywhere else the text is what was meant."""
     if not isinstance(value, Plain):
-        return value
+        return _as_text(value)
     reader = SECTIONS[section].fields.get(name) if isinstance(name, str) else None
     if reader is readers.truth and value in _TYPED:
         return value == "true"
     if isinstance(reader, readers.WholeNumber) and is_json_number(value):
         return Number(value)
     return str(value)
+
+
+def _as_text(value: object) -> object:
+    if isinstance(value, Plain):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _as_text(item) for key, item in value.items()}
+    return [_as_text(item) for item in value] if isinstance(value, list) else value
 
 
 def _json(value: object) -> str:

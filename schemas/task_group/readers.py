@@ -47,8 +47,8 @@ def schema_of_reader(reader: Reader) -> Schema:
     return schema
 
 
-_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]*)\Z")
-_WHOLE_IN_OTHER_WORDS = re.compile(r"([0-9]+)(?:\.0+)?\Z", re.ASCII)  # "4" in quotes, 04, 4.0
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)\Z")
+_WHOLE_IN_OTHER_WORDS = re.compile(r"\+?([0-9]+)(?:\.0+)?\Z", re.ASCII)  # "4" in quotes, 04, 4.0, +4
 _DURATION = re.compile(r"([0-9]{1,9}) ?([smhd])\Z", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _PART_MAX = 255  # bytes of one name, of every file system that checkpoints are on
@@ -111,7 +111,8 @@ class WholeNumber:
         elif isinstance(value, int) and not isinstance(value, bool):
             number = value
         else:
-            quoted = " in quotes" if isinstance(value, str) and not isinstance(value, Number | Plain) else ""
+            # Where without them it would be right, the quotes are what is wrong.
+            quoted = " in quotes" if isinstance(value, str) and _WHOLE.match(value) else ""
             said = f"must be a whole number{self.unit and f' of {self.unit}'}, not {shown(value)}{quoted}"
             return refuse(found, path, said, f"{self._instead(value)}{span}")
         if not self.low <= number <= self.high:
