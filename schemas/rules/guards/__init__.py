@@ -50,7 +50,7 @@ def command_findings(
         try:
             found = walk(command, environment)
         except (Unreadable, RecursionError) as error:
-            said = f"cannot be read as a shell reads it ({error}), so its launcher is not checked"
+            said = f"cannot be read as a shell reads it, so its launcher is not checked: {error}"
             judge.warn("unreadable_command", said, "Close its quotes and brackets, or put it into a script.")
         else:
             judge.unknowns = found.unknowns
@@ -83,5 +83,7 @@ def _known(shape: Shape, parameters: Mapping[str, str], env: Mapping[str, str]) 
 
 def _of_bash(found: Walk, judge: Judge) -> None:
     if used := list(dict.fromkeys(judge.shown(what) for what in found.of_bash)):
-        said = f"uses {', '.join(used[:4])}, of bash: the /bin/sh of Debian and Ubuntu, which runs it, is none"
+        said = (
+            f"uses {', '.join(used[:4])}, which bash knows, but /bin/sh runs it, and that is dash on Debian and Ubuntu"
+        )
         judge.warn("needs_bash", said, "Write bash -c '…' around the command (with a pipe: bash -o pipefail -c '…').")

@@ -50,7 +50,7 @@ def judge_typing(command: str | Sequence[str], walk: Walk, launches: Sequence[La
         if launch.kind in _END_AT_UNKNOWN:
             _unknown_options(launch, judge)
         for word in launch.options.quoted:
-            said = f"has {judge.shown(word)} as one word, which {launch.kind} takes for the script"
+            said = f'has "{judge.shown(word)}" as one word, which {launch.kind} takes for the script'
             listed = not launch.call.expanded
             hint = "Make each of them an element of the list." if listed else "Remove the quotes around it."
             judge.refuse("quoted_arguments", said, hint)

@@ -38,6 +38,7 @@ def lost_exit_codes(walk: Walk, launches: set[int]) -> list[Loss]:
     return found or ([replace(_OTHERWISE, refused=False)] if GOOD in codes else [])
 
 
+_FIRST = "Write it before that, as a command of its own, and keep its code: code=$?; …; exit $code."
 _NAMED = {"if": "an `if`", "loop": "a loop", "case": "a `case`"}
 _OTHERWISE = Loss(
     True, "what stands around it ends with 0", "Let it stand last, or keep its code: code=$?; …; exit $code."
@@ -109,7 +110,7 @@ class _Fate:
 
     def _block(self, block: Block, errexit: bool, pipefail: bool) -> Iterator[Loss]:
         if self._any(block.test):
-            yield Loss(False, f"it decides {_NAMED[block.kind]}, which takes its exit code", "Let it stand alone.")
+            yield Loss(False, f"it decides {_NAMED[block.kind]}, which takes its exit code", _FIRST)
         if block.kind == "loop" and not errexit:
             how = "it runs in a loop, whose exit code is that of the last turn"
             yield Loss(False, how, "Submit one group for each turn, or begin with set -e.")

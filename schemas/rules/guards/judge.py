@@ -96,10 +96,10 @@ class Judge:
             )
             self.refuse(CONTRADICTION, said, f"Write {spelled}={mean}, or leave it out.")
         elif strange := [name for name in names if name not in _PLATFORM]:
-            said = (
-                f"says {spelled}={self.shown(value)}, which cannot be known before it runs "
-                f"({', '.join(self.shown(name) for name in strange)} comes from the image or the script)"
-            )
+            variables = [f"${name}" for name in strange if re.fullmatch(r"\w+", name)]
+            said = f"says {spelled}={self.shown(value)}, which cannot be known before it runs"
+            if variables:
+                said += f": {', '.join(map(self.shown, variables))} is set by the image, the script, or nobody"
             self.warn("unknown_value", said, f"Write {spelled}={mean}, or leave it out.")
 
     def rank(self, call: Call, spelled: str, value: str, mean: str, ignored: str = "") -> None:

@@ -117,7 +117,7 @@ def mpi(launch: Launch, judge: Judge) -> None:
     options, shape = launch.options, judge.shape
     if shape.several:
         said = f"calls {launch.kind} in a group of {shape.nodes} nodes: it would need ssh between the containers"
-        judge.refuse("needs_ssh", said, "Use one node, or torchrun with a process group of MPI's collectives.")
+        judge.refuse("needs_ssh", said, "Use one node, or start it by torchrun: NCCL and Gloo need no ssh.")
     if hosts := [options.given[name][0] for name in _HOSTS if name in options.given]:
         said = f"says {hosts[0]}, and {launch.kind} would reach those hosts by ssh: there is none"
         judge.refuse("needs_ssh", said, f"Remove {hosts[0]}: processes start on this node.")

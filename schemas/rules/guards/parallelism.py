@@ -95,12 +95,24 @@ def _precision(given: _Parameters, framework: str) -> None:
         given.refuse(both[0], f"is on, but {PREFIX}.{key} is {given.said(key)}", "Keep one of them.")
 
 
+def _meant(strategy: str) -> str:
+    """Of FSDP, as ZeRO and Accelerate call it too."""
+    spelled = strategy.upper().replace("-", "_")
+    alike = {"ZERO2": "SHARD_GRAD_OP", "ZERO3": "FULL_SHARD", "1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD"}
+    meant = spelled if spelled in STRATEGIES else alike.get(spelled.replace("_", ""))
+    return (
+        f"Write {meant}."
+        if meant
+        else "FULL_SHARD splits parameters, gradients and optimizer; SHARD_GRAD_OP the last two."
+    )
+
+
 def _fsdp(given: _Parameters) -> None:
     key = given.key(SHARDING)
     strategy = given.values[key] if key else ""
     if key and strategy not in STRATEGIES:
         known = ", ".join(STRATEGIES[:5])
-        given.refuse(key, f"is {given.said(key)}; it must be one of {known}", "Write it in capitals.")
+        given.refuse(key, f"is {given.said(key)}; it must be one of {known}", _meant(strategy))
     if key and "HYBRID" in strategy and given.judge.shape.nodes == 1:
         given.warn(key, f"is {strategy}, which on one node is the same as without HYBRID", "Use FULL_SHARD.")
     if "zero_stage" in given.names:
@@ -141,7 +153,11 @@ def _deepspeed(given: _Parameters) -> None:
         parts = (tp or 1) * (pp or 1)
         if world % parts:
             key = given.key(SIZES["tp"]) or given.key(SIZES["pp"]) or ""
-            given.refuse(key, f"makes tp x pp {parts}, which does not divide the world of {world}", "Use divisors.")
+            given.refuse(
+                key,
+                f"makes tp x pp {parts}, which does not divide the world of {world}",
+                "Choose sizes whose product divides n_nodes x per_node_gpu.",
+            )
         else:
             _batches(given, world // parts)
             judge_config(given, world, given.judge)
@@ -204,7 +220,8 @@ def _megatron(given: _Parameters, walk: Walk | None, launches: list[Launch]) -> 
     if cards is not None and tp > cards:
         said = f"makes tp {tp}, more than the {cards} cards of a node: tensor parallelism over the network is slow"
         judge.warn(CODE, said, "Keep tensor_model_parallel_size within a node.", path)
-    _model(literal, tp, pp, cp, ep, refuse)
+    verb = "does not fit the command's" if where else "says"
+    _model(literal, tp, pp, cp, ep, lambda said, hint: refuse(f"{verb} {said}", hint))
 
 
 def _literals(launches: list[Launch]) -> dict[str, int]:
@@ -255,7 +272,7 @@ def _handed_on(given: _Parameters, walk: Walk | None, launches: list[Launch], li
 def _model(literal: Mapping[str, int], tp: int, pp: int, cp: int, ep: int, refuse: Callable[[str, str], None]) -> None:
     def rule(holds: bool, said: str, hint: str) -> None:
         if not holds:
-            refuse(f"says {said}", hint)
+            refuse(said, hint)
 
     heads, groups = literal.get("num_attention_heads"), literal.get("num_query_groups")
     hidden, layers = literal.get("hidden_size"), literal.get("num_layers")

@@ -10,7 +10,7 @@ from schemas.rules.guards.words import is_known
 _RANGE = re.compile(r"([0-9]{1,9}):([0-9]{1,9})\Z")
 _BY_DEVICE = ("gpu", "auto", "xpu", "npu", "cuda")
 _FORKED = ": ranks would hang or form separate worlds"
-_LEFT_OUT = "leave it out: PET_* variables tell torchrun the world"
+_TOLD = "PET_* variables tell torchrun the world"
 _UNORDERED = "which this rendezvous ignores: ranks are given in the order of arrival"
 
 
@@ -28,7 +28,7 @@ def torchrun(launch: Launch, judge: Judge) -> None:
         if shape.several:
             spelled = options.spelled("standalone")
             said = f"says {spelled}, which waits for ever or splits a group of {shape.nodes} nodes into worlds of one"
-            judge.refuse(CONTRADICTION, said, f"Remove {spelled}; {_LEFT_OUT}.")
+            judge.refuse(CONTRADICTION, said, f"Remove {spelled}: {_TOLD}.")
         return
     backend = _text(launch, "rdzv_backend", "PET_RDZV_BACKEND") or "static"
     dynamic = is_known(backend) and backend != "static"
@@ -61,12 +61,12 @@ def _told(judge: Judge, launch: Launch, name: str, variable: str, default: int) 
         low, high = elastic.groups()
         if not int(low) == int(high) == (right or int(low)):
             said = f"says {spelled}={value}, an elastic range; a training group never changes its size"
-            judge.refuse(CONTRADICTION, said, f"Remove {spelled}; {_LEFT_OUT}.")
+            judge.refuse(CONTRADICTION, said, f"Remove {spelled}: {_TOLD}.")
     elif name == "nproc_per_node" and value in _BY_DEVICE:
         return
     elif name == "nproc_per_node" and value == "cpu":
         said = f"says {spelled}=cpu, one process for each processor of the node, not for each of its cards"
-        judge.refuse(CONTRADICTION, said, f"Remove {spelled}; {_LEFT_OUT}.")
+        judge.refuse(CONTRADICTION, said, f"Remove {spelled}: {_TOLD}.")
     else:
         judge.count(launch.call, spelled, value, right, field_name, why, mean)
 
