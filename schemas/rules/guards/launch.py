@@ -17,7 +17,7 @@ from schemas.rules.guards.options import (
 )
 from schemas.rules.guards.wrappers import LAUNCHERS, base_name, is_python
 
-_MODULES = {
+MODULES = {
     "torch.distributed.run": "torch.distributed.run",
     "torch.distributed.launch": "torch.distributed.launch",
     "accelerate.commands.launch": "accelerate",
@@ -38,6 +38,10 @@ _GRAMMARS: dict[str, Grammar] = {
 TORCH_KINDS = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 PADDLE_KINDS = ("paddle.distributed.launch", "fleetrun")
 MPI_KINDS = ("mpirun", "horovodrun")
+_ALIASES = {
+    "accelerate-launch": "accelerate",
+    **dict.fromkeys(("mpirun", "mpiexec", "orterun", "prterun"), "mpirun"),  # mpiexec.hydra, mpirun.openmpi
+}
 _PYTHON_OPTIONS_WITH_VALUES = "WX"
 # torchrun takes PET_STANDALONE=1 for --standalone (torch/distributed/argparse_util.py, check_env).
 _FLAGS_BY_VARIABLE = ("standalone", "module", "no_python", "run_path")
@@ -91,17 +95,24 @@ def named_launcher(words: Sequence[str]) -> tuple[str, Sequence[str]] | None:
     program, rest = base_name(words[0]), words[1:]
     if is_python(program):
         python = python_call(words)
-        if python.kind == "module" and python.name in _MODULES:
-            kind = _MODULES[python.name]
+        if python.kind == "module" and python.name in MODULES:
+            kind = MODULES[python.name]
             behind = python.rest[1:] if python.name.endswith("_cli") and python.rest[:1] == ["launch"] else python.rest
             return (kind, behind) if python.name != "accelerate.commands.accelerate_cli" or behind else None
+        if python.kind == "module" and (at := _module_within(python.rest)) is not None:
+            return named_launcher([words[0], *python.rest[at:]])
         if python.kind == "script" and "/" in python.name and base_name(python.name) in LAUNCHERS:
             return named_launcher([python.name, *python.rest])
         return None
     if program == "accelerate":
         return ("accelerate", rest[1:]) if rest[:1] == ["launch"] else None
-    kind = {"accelerate-launch": "accelerate", "mpiexec": "mpirun", "orterun": "mpirun"}.get(program, program)
+    kind = _ALIASES.get(program.partition(".")[0], program)
     return (kind, rest) if kind in _GRAMMARS else None
+
+
+def _module_within(rest: Sequence[str]) -> int | None:
+    """`python -m cProfile -m torch.distributed.run`: modules that run modules say so by -m."""
+    return next((at for at, word in enumerate(rest[:-1]) if word == "-m" and rest[at + 1] in MODULES), None)
 
 
 def python_call(words: Sequence[str]) -> Python:

@@ -15,7 +15,7 @@ from schemas.rules.guards.launch import (
     named_launcher,
     python_call,
 )
-from schemas.rules.guards.unseen import judge_schedulers, shell_scripts, strangers, warn_of_unseen
+from schemas.rules.guards.unseen import judge_outputs, judge_schedulers, shell_scripts, strangers, warn_of_unseen
 from schemas.rules.guards.words import is_known
 from schemas.rules.guards.wrappers import LAUNCHERS, base_name, is_python
 
@@ -58,6 +58,7 @@ def judge_choice(walk: Walk, launches: Sequence[Launch], declared: str | None, j
     _misused_accelerate(walk, judge)
     _elsewhere(walk, judge)
     judge_schedulers(walk, judge)
+    judge_outputs(walk, judge)
     for launch in launches:
         fitting = _FITTING.get(framework)
         if fitting is not None and launch.kind not in fitting:
@@ -156,7 +157,8 @@ def _without_launcher(walk: Walk, declared: str | None, judge: Judge) -> set[int
 
 def judge_strangers(walk: Walk, launches: Sequence[Launch], declared: str | None, judge: Judge) -> None:
     """Where no launcher, no Python and no shell script is seen, what trains is another program, or nothing."""
-    told = bool(launches) or any(is_python(call.program) for call in walk.calls) or bool(shell_scripts(walk))
+    scripts = [call for call in walk.calls if is_python(call.program) and python_call(call.words).kind != "inline"]
+    told = bool(launches or scripts or shell_scripts(walk))
     if told or declared == SCRIPT or not _FITTING.get(judge.shape.framework) or (judge.shape.world or 0) < 2:
         return
     for call in strangers(walk)[:1]:

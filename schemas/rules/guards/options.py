@@ -112,6 +112,7 @@ MPI = Grammar(
         **dict.fromkeys(("-n", "-c"), "np"),
         "-H": "host",
         "-bind-to": "bind_to",
+        "-ppn": "npernode",
         "-map-by": "map_by",
         "-oversubscribe": "oversubscribe",
         "-mca": "mca",

@@ -4,6 +4,7 @@ import re
 
 from schemas.rules.guards.judge import CONTRADICTION, SPLIT, Judge
 from schemas.rules.guards.launch import Launch
+from schemas.rules.guards.options import MPI, read_options
 from schemas.rules.guards.words import is_known
 
 _HOSTS = ("host", "hostfile", "machinefile", "default_hostfile")
@@ -126,9 +127,24 @@ def mpi(launch: Launch, judge: Judge) -> None:
         return
     number = judge.number(launch.call, *given, "$LOCAL_WORLD_SIZE")
     each = _cards_of_each(launch.script)
-    if number is not None and shape.cards is not None and number * each != shape.cards:
+    if number is None or (others := _other_contexts(launch.script)) is None:
+        return
+    number += others
+    if shape.cards is not None and number * each != shape.cards:
         said = f"says {given[0]} {number}, but training.per_node_gpu is {shape.cards}"
         judge.refuse(CONTRADICTION, said, f"Write {given[0]} $LOCAL_WORLD_SIZE.")
+
+
+def _other_contexts(script: list[str]) -> int | None:
+    """Processes behind the `:` that separates programs of one run; None where that cannot be told."""
+    processes = 0
+    while ":" in script:
+        options = read_options(script[script.index(":") + 1 :], MPI)
+        said = options.value("np") or options.value("n") or ""
+        if not re.fullmatch(r"[0-9]{1,6}", said):
+            return None
+        processes, script = processes + int(said), options.rest
+    return processes
 
 
 def _cards_of_each(script: list[str]) -> int:

@@ -182,15 +182,18 @@ class _Parser:
         return Block("if", [item for test in tests for item in test], bodies, tests)
 
     def _case(self) -> Block:
+        self._next()
+        subject: Word = self.current or ()
         while self.keyword != "in" and self._any():
             self._next()
         self._expect("in")
-        bodies = []
+        bodies, whole = [], False
         self._skip_lines()
         while self.keyword != "esac":
             while self.operator != ")":
                 if not self._any():
                     raise Unreadable("esac is missing")
+                whole |= self.keyword == "*"
                 self._next()
             self._next()
             bodies.append(self.items())
@@ -198,7 +201,7 @@ class _Parser:
                 self._next()
             self._skip_lines()
         self._next()
-        return Block("case", [], bodies)
+        return Block("case", [], bodies, subject=subject, whole=whole)
 
     def _skip_lines(self) -> None:
         while self.operator in (";", "\n"):
@@ -352,11 +355,13 @@ class _Parser:
         """<( … ) or >( … ): a file name for the command it stands in."""
         self.of_bash.append("<(…)")
         depth, scanner = 1, self._scanner
+        start = scanner.at
         while depth:
             if scanner.at >= len(scanner.text):
                 raise Unreadable(") is missing")
             depth += {"(": 1, ")": -1}.get(scanner.text[scanner.at], 0)
             scanner.at += 1
+        self._unknowns.runs(scanner.text[start : scanner.at - 1])
         self.current = (Part("unknown", "<(…)", True),)
 
     def _skip_documents(self) -> None:

@@ -39,14 +39,19 @@ class _Reader:
             yield from self.partial(node.body)
         elif isinstance(node, Block) and node.kind != "function":
             if node.kind == "if" and self._asks_rank(node.test):
-                yield self._arms_differ(node, later)
+                yield self._arms_differ(node, later, len(node.bodies) > len(node.tests))
+            if node.kind == "case" and any(
+                part.text in NODE_RANK_NAMES for part in node.subject if part.kind == "variable"
+            ):
+                yield self._arms_differ(node, later, node.whole)
             for body in node.bodies:
                 yield from self.partial(body)
 
-    def _arms_differ(self, block: Block, later: bool) -> bool:
+    def _arms_differ(self, block: Block, later: bool, whole: bool) -> bool:
+        """whole: whether one of the arms is taken in any case."""
         starts = [any(map(self._item_launches, body)) for body in block.bodies]
         leaves = [any(map(self._leaves, body)) for body in block.bodies]
-        if len(block.bodies) == len(block.tests):
+        if not whole:
             starts.append(False)
             leaves.append(False)
         return (any(starts) and not all(starts)) or (later and any(leaves) and not all(leaves))

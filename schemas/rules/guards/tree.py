@@ -28,13 +28,16 @@ class Group:
 @dataclass(slots=True)
 class Block:
     """kind: "if", "loop", "case" or "function". test: what decides; bodies: what it decides about. tests: of an `if`,
-    one for each body but that of `else`. name: of a function."""
+    one for each body but that of `else`. name: of a function. subject: of a `case`; whole: whether it has an arm for
+    everything else."""
 
     kind: str
     test: "List"
     bodies: list["List"]
     tests: list["List"] = field(default_factory=list)
     name: str = ""
+    subject: "Word" = ()
+    whole: bool = True
 
 
 Node = Simple | Group | Block

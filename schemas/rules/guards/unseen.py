@@ -1,10 +1,13 @@
 """Programs whose work cannot be told from the command: one of them may start the launcher, or be none at all."""
 
 from schemas.rules.guards.calls import Call, Walk
+from schemas.rules.guards.calls import walk as follow
 from schemas.rules.guards.judge import Judge
-from schemas.rules.guards.words import is_known
+from schemas.rules.guards.launch import MODULES, named_launcher, python_call
+from schemas.rules.guards.words import Unreadable, is_known
 from schemas.rules.guards.wrappers import LAUNCHERS, RUNNERS, SHELLS, base_name, is_python
 
+_OUTPUTS_MAX = 50
 _SHELL_SUFFIXES = (".sh", ".bash")
 # Builtins, and programs that prepare, look or wait. Everything else may well be what trains.
 _TRAIN_NOTHING = frozenset(
@@ -25,13 +28,13 @@ def shell_scripts(walk: Walk) -> list[Call]:
 
 
 def strangers(walk: Walk) -> list[Call]:
-    """Programs that are no launcher, no Python and nothing known."""
+    """Programs that are no launcher, no Python and nothing known; and lines of Python, which may do anything."""
     return [call for call in walk.calls if not _is_told(call)]
 
 
 def warn_of_unseen(call: Call, judge: Judge) -> None:
     shown = judge.shown(base_name(script_of(call) or call.program))
-    inside = next((base_name(word) for word in call.words[1:] if base_name(word) in LAUNCHERS), None)
+    inside = next((base_name(word) for word in call.words[1:] if base_name(word) in LAUNCHERS or word in MODULES), None)
     if inside is not None:
         said = f"calls {shown}, which seems to start {inside}: what {inside} is told is not checked"
         judge.warn("unseen_launcher", said, f"Call {inside} itself, without {shown} in front of it, if you can.")
@@ -42,6 +45,25 @@ def warn_of_unseen(call: Call, judge: Judge) -> None:
             "" if _is_script(call) else " If it starts a process for each card itself, say training.launcher: script."
         )
         judge.warn("unseen_launcher", said, hint + starts)
+
+
+def judge_outputs(walk: Walk, judge: Judge) -> None:
+    """Of `$(…)` no launcher is followed: it would be told nothing wrong, and its exit code is seldom the line's."""
+    for line in walk.unknowns.run_for_output[:_OUTPUTS_MAX]:
+        if not any(
+            name in line for name in ("torch", "accelerate", "deepspeed", "paddle", "fleetrun", "mpi", "horovod")
+        ):
+            continue
+        try:
+            inner = follow(line, {})
+        except (Unreadable, RecursionError):
+            continue
+        for found in (named_launcher(call.words) for call in inner.calls):
+            if found is not None:
+                said = f"runs {found[0]} inside $(…): what it is told is not checked, and its exit code is easily lost"
+                judge.warn(
+                    "unseen_launcher", said, f"Call {found[0]} as a command of its own; the platform keeps the log."
+                )
 
 
 def judge_schedulers(walk: Walk, judge: Judge) -> None:
@@ -72,4 +94,9 @@ def _is_told(call: Call) -> bool:
     program = call.program
     if program in RUNNERS:
         return "run" not in call.words[1:3]
-    return program in _TRAIN_NOTHING or program in LAUNCHERS or program in _SCHEDULERS or is_python(program)
+    return (
+        program in _TRAIN_NOTHING
+        or program in LAUNCHERS
+        or program in _SCHEDULERS
+        or (is_python(program) and python_call(call.words).kind != "inline")
+    )

@@ -58,6 +58,7 @@ class Unknowns:
         self._numbers = 0
         self._marks: dict[tuple[str, bool], str] = {}
         self._names: dict[str, tuple[str, bool]] = {}
+        self.run_for_output: list[str] = []  # the lines of `$(…)` and the like, once each
 
     def number(self) -> int:
         self._numbers += 1
@@ -71,6 +72,10 @@ class Unknowns:
             self._marks[key] = mark = chr(_FIRST + len(self._marks))
             self._names[mark] = key
         return self._marks[key]
+
+    def runs(self, line: str) -> None:
+        if line not in self.run_for_output:
+            self.run_for_output.append(line)
 
     def name(self, mark: str) -> tuple[str, bool]:
         return self._names.get(mark, ("?", False))
@@ -271,14 +276,16 @@ class Scanner:
         if character == "`":
             end = self._closing(self.at + 1, "`")
             start, self.at = self.at, end
-            return _output(self.text[start:end], quoted)
+            return self._output(self.text[start:end], self.text[start + 1 : end - 1], quoted)
         following = self.text[self.at + 1 : self.at + 2]
         if following == "(":
             start, end = self.at, self._closing(self.at + 2, ")")
             self.at = end
             inner = self.text[start + 3 : end - 2]
             is_sum = self.text.startswith("((", start + 1) and self.text.endswith("))", start, end) and is_known(inner)
-            return Part("sum", inner, quoted) if is_sum else _output(self.text[start:end], quoted)
+            if is_sum:
+                return Part("sum", inner, quoted)
+            return self._output(self.text[start:end], self.text[start + 2 : end - 1], quoted)
         if following == "{":
             start, end = self.at, self._closing(self.at + 2, "}")
             self.at = end
@@ -295,6 +302,13 @@ class Scanner:
             return Part("unknown", f"${following}", quoted)
         self.at += 1
         return Part("text", "$", quoted)
+
+    def _output(self, text: str, line: str, quoted: bool) -> Part:
+        """What a program prints, in the place of `$(…)`."""
+        if found := _WHICH.match(text):
+            return Part("text", f"/{found.group(1)}", True)
+        self.unknowns.runs(line)
+        return Part("unknown", _label(text), quoted)
 
     def _braced(self, inner: str, quoted: bool) -> Part:
         if (found := _BRACED.match(inner)) is None:
@@ -335,13 +349,6 @@ class Scanner:
                 depth += 1
             at += 1
         raise Unreadable(f"{closer} is missing")
-
-
-def _output(text: str, quoted: bool) -> Part:
-    """What a program prints, in the place of `$(…)`."""
-    if found := _WHICH.match(text):
-        return Part("text", f"/{found.group(1)}", True)
-    return Part("unknown", _label(text), quoted)
 
 
 def _label(label: str) -> str:

@@ -10,7 +10,8 @@ PLAIN_SHELLS = ("sh", "dash", "ash")  # they know nothing of what bash adds
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*\Z")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)\Z", re.DOTALL)
 LAUNCHERS = frozenset(
-    "torchrun accelerate accelerate-launch deepspeed fleetrun mpirun mpiexec orterun horovodrun".split()
+    "torchrun accelerate accelerate-launch deepspeed fleetrun mpirun mpiexec orterun prterun horovodrun "
+    "mpirun.openmpi mpiexec.openmpi mpirun.mpich mpiexec.mpich mpiexec.hydra".split()
 )
 # They run what follows them, in the same environment and with its exit code.
 _WRAPPERS = frozenset(
