@@ -42,6 +42,8 @@ class Duty:
         self._ending = Ending()
         self._asked: Sequence[Process] = ()
         self._heard_ns = 0
+        self._grace_s = spec.stop_grace_s
+        self._killed = False
 
     @property
     def begun(self) -> bool:
@@ -53,6 +55,7 @@ class Duty:
         if not self._ending.why:
             return self._wait_s(verdict.term_at_ns - now_ns, _LOOK_S)
         if now_ns >= self._ending.kill_at_ns:
+            self._killed = True
             kill(record, self._directory)
         elif self._asked:
             self._asked = ask_again(self._asked)
@@ -75,11 +78,16 @@ class Duty:
         if number == signal.SIGKILL:
             # The guard does not wait for a shim that was frozen when the lease ran out.
             self._ending = ending.fence(self._ending, lease_verdict(self._spec, record))
-        return ending.why_ended(self._ending, number), self._ending.reason
+        why = ending.why_ended(self._ending, number)
+        if self._killed and why == "stopped" and number == signal.SIGKILL:
+            late = f"killed, as it had not ended when its grace of {self._grace_s:g} s was over"
+            return why, f"{self._ending.reason}: {late}"
+        return why, self._ending.reason
 
     def _heed(self, now_ns: int, record: TaskRecord) -> Verdict:
         order = read_stop(self._directory)
         if order is not None:
+            self._grace_s = order.grace_s
             self._ending = ending.stop(self._ending, order.at_ns, int(order.grace_s * 1e9), order.why)
         elif self._told() and not self._ending.why:
             self._ending = ending.stop(self._ending, now_ns, int(self._spec.stop_grace_s * 1e9), "SIGTERM to the shim")

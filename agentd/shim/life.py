@@ -76,7 +76,8 @@ class _Life:
             self._log = LogWriter(os.path.join(self._directory, LOG), spec.log_max_bytes, spec.log_files, reserve=True)
             result = self._run(spec, self._log)
         except (OSError, ValueError) as error:
-            result = _end("start_failed", str(error))
+            # The program was never reached: what failed (a full disk, no process to be had) is this host's fault.
+            result = _end("lost", f"this host could not start it: {error}")
         self._write_exit(result)
 
     def _run(self, spec: Spec, log: LogWriter) -> dict[str, object]:

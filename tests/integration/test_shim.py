@@ -128,6 +128,7 @@ def test_who_ignores_the_stop_is_killed_when_the_grace_is_over(family: Family, k
     end = task.wait_end()
     assert 0.4 < time.monotonic() - began < 10
     assert (end["signal"], end["why"]) == (signal.SIGKILL, "stopped")
+    assert end["error"].endswith(": killed, as it had not ended when its grace of 0.5 s was over")
     assert task.processes() == []
 
 
@@ -189,8 +190,17 @@ def test_a_damaged_order_is_an_end_with_a_reason(family: Family, text: str) -> N
     (task.directory / "spec.json").write_text(text)
     task.start()
     end = task.wait_end()
-    assert end["why"] == "start_failed"
-    assert "spec.json" in end["error"]
+    assert end["why"] == "lost", "not the program's own fault"
+    assert "this host could not start it" in end["error"] and "spec.json" in end["error"]
+
+
+def test_what_the_host_has_no_room_for_is_not_the_programs_fault(family: Family) -> None:
+    task = family.task("true")
+    log = task.directory / "log"
+    log.write_text("no directory, so no log can be opened in it")
+    task.start()
+    end = task.wait_end()
+    assert (end["why"], end["exit_code"]) == ("lost", None) and "this host could not start it" in end["error"]
 
 
 def test_a_task_is_started_once_also_by_two_shims_at_once_and_never_again(family: Family) -> None:

@@ -204,7 +204,7 @@ def _exited(item: Touched, task: Row, report: Row, at: int) -> None:
     group.event(
         "rank_exited",
         f"Rank {task['rank']} on {task['node']} {exit_text(report['exit_code'], report['signal'])}"
-        + (" after a stop order." if asked else "."),
+        + (f" after a stop order{_said_of_stop(report)}." if asked else "."),
         rank=task["rank"],
         node=task["node"],
         exit_code=report["exit_code"],
@@ -217,6 +217,12 @@ def _exited(item: Touched, task: Row, report: Row, at: int) -> None:
     ending = judge_exit(report) or (None if asked else endless_exit(group))
     if ending is not None:
         item.bad.append((report["at_ms"], at, ending, report))
+
+
+def _said_of_stop(report: Row) -> str:
+    """What the host says beyond that it was one."""
+    _, _, more = str(report.get("text") or "").partition(": ")
+    return f" ({more})" if more else ""
 
 
 def _log_lost(item: Touched, task: Row, report: Row, at: int) -> None:

@@ -89,11 +89,21 @@ def fail(group: Group, failure: dict[str, object], kind: str = "root_failure") -
     assert rank is None or isinstance(rank, int)
     group.event(
         kind,
-        f"{failure['text']} " + ("The ranks" if rank is None else "The other ranks") + " are being stopped.",
+        f"{_sentence(failure['text'])}{_being_stopped(group, 'The ranks' if rank is None else 'The other ranks')}",
         rank=rank,
         failure_class=failure["class"],
     )
     group.order_stop()
+
+
+def _sentence(text: object) -> str:
+    """Programs and engines say what went wrong without a full stop."""
+    said = str(text)
+    return said if said.endswith((".", "!", "?")) else f"{said}."
+
+
+def _being_stopped(group: Group, who: str = "The other ranks") -> str:
+    return "" if group.gone() else f" {who} are being stopped."
 
 
 def blame_earlier(group: Group, failure: dict[str, Any]) -> None:
@@ -146,11 +156,11 @@ def recover(group: Group, why: str, node: str | None) -> None:
         roll_back(group, "node_lost", why, node)
         return
     if not begin_restart(group, why):
-        group.move(RECOVERING, f"Ending: {why} {restarts_spent(group)} The other ranks are being stopped.", node=node)
+        group.move(RECOVERING, f"Ending: {why} {restarts_spent(group)}{_being_stopped(group)}", node=node)
         group.order_stop()
         return
     group.row["ending"] = ENDING_RECOVERING
-    group.move(RECOVERING, f"Recovering: {why} The other ranks are being stopped.", node=node)
+    group.move(RECOVERING, f"Recovering: {why}{_being_stopped(group)}", node=node)
     group.order_stop()
 
 

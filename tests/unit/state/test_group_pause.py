@@ -22,6 +22,10 @@ def paused(n_nodes: int = 2, **over) -> tuple[World, str]:
     return world, group
 
 
+def texts(world, group):
+    return [row["text"] for _, row in world.store.scan("event", f"{group}/")]
+
+
 def test_a_pause_lets_every_rank_save_and_frees_its_cards():
     world, group = running(checkpoint_path="/data/run")
     assert world.do("PauseGroup", group_id=group, by="ada").data["status"] == "pausing"
@@ -32,6 +36,7 @@ def test_a_pause_lets_every_rank_save_and_frees_its_cards():
     assert world.status(group) == "pausing", "one rank still saves"
     world.report(second, "exited", exit_code=3)
     assert world.status(group) == "paused", "exit codes after a stop order say nothing"
+    assert "Rank 1 on n2 exited 3 after a stop order." in texts(world, group)
     assert [hold["state"] for _, hold in world.store.scan("hold")] == ["releasing"] * 2
     world.clean(group)
     assert not list(world.store.scan("hold"))
@@ -155,3 +160,13 @@ def test_an_unreachable_rank_of_keep_is_waited_for():
     assert world.status(group) == "pausing", "its rank there may still run"
     world.rejoin(node)
     assert world.status(group) == "paused"
+
+
+def test_a_save_that_the_grace_cut_short_is_told():
+    world, group = running(checkpoint_path="/data/run")
+    world.do("PauseGroup", group_id=group, by="ada")
+    late = "killed, as it had not ended when its grace of 2 s was over"
+    for task in world.tasks(group):
+        world.report(task, "exited", exit_code=None, signal=9, why="stopped", text=f"stopped: {late}")
+    assert f"Rank 0 on n1 was killed by SIGKILL (9) after a stop order ({late})." in texts(world, group)
+    assert world.tasks(group)[0]["reason"].endswith(late)

@@ -426,3 +426,20 @@ def test_how_far_a_claim_is_stands_in_its_row_until_it_is_claimed(world, group):
     assert world.tasks(group)[0]["reason"] is None
     assert say("late") == 0
     assert world.tasks(group)[0]["status"] == "claimed"
+
+
+@pytest.mark.parametrize(
+    ("n_nodes", "ends"),
+    [
+        (1, "program x: No such file or directory."),
+        (2, "No such file or directory. The other ranks are being stopped."),
+    ],
+)
+def test_the_words_about_a_failure_are_whole_sentences_about_ranks_that_there_are(n_nodes, ends):
+    world = World({"n1": 1, "n2": 1})
+    group = world.submit(n_nodes, 1)
+    world.run_up(group)
+    text = "program x: No such file or directory"
+    world.report(world.tasks(group)[0], "exited", exit_code=None, why="start_failed", text=text)
+    said = [row["text"] for _, row in world.store.scan("event", f"{group}/") if row["kind"] == "root_failure"]
+    assert said[0].endswith(ends)
