@@ -17,6 +17,11 @@ _WRITER = re.compile(
     r"(?:(?:bf16_)?zero_pp_rank_(?P<dp>[0-9]+_mp_rank_[0-9]+)_optim_states\.pt|rng_state_(?P<rng>[0-9]+)\.pth"
     r"|random_states_(?P<random>[0-9]+)\.pkl|(?P<paddle>[0-9]+)_[0-9]+\.distcp)\Z"
 )
+# In every save of one run, but not by rank: what comes last, or a further model, is what a kill leaves out.
+_OF_EACH_SAVE = re.compile(
+    r"(?:(?:scheduler|scaler|sampler|custom_checkpoint|dl_state_dict)(?:_[0-9]+)?|(?:optimizer|model)_[0-9]+)"
+    r"\.(?:pt|bin|pkl|safetensors)\Z"
+)
 
 
 Lacks = Callable[[Iterable[str], Iterable[str]], frozenset[str]]
@@ -27,8 +32,10 @@ def rank_files(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in names if _OF_A_RANK.match(name))
 
 
-def lacks_ranks(names: Iterable[str], before: Iterable[str]) -> frozenset[str]:
-    return rank_files(before) - rank_files(names)
+def lacks_parts(names: Iterable[str], before: Iterable[str]) -> frozenset[str]:
+    """Files of ranks, and others that each save has."""
+    had = frozenset(name for name in before if _OF_A_RANK.match(name) or _OF_EACH_SAVE.match(name))
+    return had.difference(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class Candidate:
     order: StepName
     judge: Callable[[Directory], None]
     in_directory: bool = True
-    lacks: Lacks = lacks_ranks
+    lacks: Lacks = lacks_parts
 
 
 @dataclass(slots=True)
@@ -58,7 +65,7 @@ def directories(
     names: Mapping[str, Kind],
     order_of: Callable[[str], StepName | None],
     judge: Callable[[str, Directory], None],
-    lacks: Lacks = lacks_ranks,
+    lacks: Lacks = lacks_parts,
 ) -> Found:
     """Candidates among the directories; what only looks like one is rejected with its reason. `judge(name, opened)`."""
     found = Found()

@@ -81,8 +81,8 @@ def judge_deepspeed(directory: Directory) -> None:
     require_whole(directory, names)
 
 
-def judge_inside(directory: Directory) -> None:
-    """A DeepSpeed checkpoint below one of HF Trainer, Lightning or Accelerate. Raises Incomplete."""
+def judge_inside(directory: Directory) -> str:
+    """The tag of the DeepSpeed checkpoint below one of HF Trainer, Lightning or Accelerate. Raises Incomplete."""
     found = Found()
     tag = read_tracker(directory, TRACKER, found)
     if tag is None:
@@ -95,6 +95,7 @@ def judge_inside(directory: Directory) -> None:
             judge_deepspeed(inner)
         except Incomplete as why:
             raise Incomplete(f"{shown(tag)} in it: {why}") from why
+    return tag
 
 
 def _not_ahead(candidate: Candidate, tracked: StepName, tag: str) -> Candidate:

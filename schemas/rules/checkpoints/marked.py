@@ -6,16 +6,27 @@ with `NAME.complete` beside it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from schemas.rules.checkpoints.candidate import Candidate, Found
+from schemas.rules.checkpoints.dcp import is_dcp, judge_dcp
 from schemas.rules.checkpoints.names import StepName, is_temporary, shown, step_of
 from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
-from schemas.rules.checkpoints.whole_files import read_json, require_file, require_shards, require_whole, require_zip
+from schemas.rules.checkpoints.whole_files import (
+    read_json,
+    refuse_leftovers,
+    require_file,
+    require_shards,
+    require_whole,
+    require_zip,
+)
 
 MARKER = ".complete"
 META = "meta.json"
+_DEPTH_MAX = 3
+# Empty files by which scripts tell that something is done.
+_SIGN = re.compile(r"[._]*(?:success|done|completed?|finished|ready|(?:git)?keep)\Z|\.nfs", re.IGNORECASE)
 _RENAMED = re.compile(r"step-[0-9]{1,18}\Z")
 _LOOSE = re.compile(r"(?P<stem>.*[0-9]{1,18})\.(?:pt|pth|bin|safetensors|npz|pkl|ckpt)\Z")
 
@@ -38,13 +49,33 @@ def judge_marked(name: str, directory: Directory) -> None:
     require_shards(directory, names)
     require_whole(directory, names)
     for inner in data:
-        if names[inner] == "file":
+        if names[inner] == "file" and not _SIGN.match(inner):
             require_file(directory, inner)
-    if MARKER in names:
-        marker = directory.stat(MARKER)
-        for inner in data:
-            if names[inner] == "file" and directory.stat(inner).mtime_ns > marker.mtime_ns:
-                raise Incomplete(f"{shown(inner)} is newer than {MARKER}: a save over an older one did not finish")
+    marked_ns = directory.stat(MARKER).mtime_ns if MARKER in names else None
+    for path, written_ns in _written(directory, ""):
+        if marked_ns is not None and written_ns > marked_ns:
+            raise Incomplete(f"{shown(path)} is newer than {MARKER}: a save over an older one did not finish")
+
+
+def _written(directory: Directory, above: str) -> Iterator[tuple[str, int]]:
+    """(path, time of writing in ns) of each file. What lies in a directory below is judged by what it is: a name that
+    is right says nothing about a distributed checkpoint in it. Raises Incomplete."""
+    for name, kind in sorted(directory.names().items()):
+        path = f"{above}/{name}" if above else name
+        if kind == "file":
+            yield path, directory.stat(name).mtime_ns
+        elif kind == "directory" and path.count("/") < _DEPTH_MAX:
+            with directory.open(name) as inner:
+                try:
+                    refuse_leftovers(inner.names())
+                    if is_dcp(inner.names()):
+                        judge_dcp(inner)
+                    else:
+                        require_shards(inner, inner.names())
+                        require_whole(inner, inner.names())
+                except Incomplete as why:
+                    raise Incomplete(f"{shown(path)}: {why}") from why
+                yield from _written(inner, path)
 
 
 def loose_step(name: str) -> StepName | None:

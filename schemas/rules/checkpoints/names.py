@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 _WORDS = r"(?P<word>step|iter|iteration|checkpoint|ckpt|epoch)"
 _STEPPED = re.compile(rf"(?:[A-Za-z0-9][A-Za-z0-9._=+-]*[-_.=])?{_WORDS}(?P<mark>[-_=]?)(?P<number>[0-9]{{1,18}})\Z")
-_LIGHTNING = re.compile(r"[ -~]*step=(?P<number>[0-9]{1,18})(?:-v(?P<version>[0-9]{1,9}))?\.ckpt\Z")
+# Patterns put metrics behind the step; `train_loss_step=0.35` is one.
+_LIGHTNING = re.compile(
+    r"(?:[ -~]*[-_. ])?step[=_-]?(?P<number>[0-9]{1,18})(?![0-9]|\.[0-9])(?:[-_. ][ -~]*?)??"
+    r"(?:-v(?P<version>[0-9]{1,9}))?\.ckpt\Z"
+)
 _TEMPORARY = re.compile(
     r"\.tmp|\.old-|tmp[-_.]|.*(?:\.tmp(?:[-.].*)?|\.inprogress|\.incomplete|\.partial|\.part|[._]temp"
     r"|\.orbax-checkpoint-tmp.*)\Z"
@@ -17,6 +21,8 @@ _DIGITS = re.compile(r"[0-9]+")
 _SILLY_RENAME = ".nfs"
 # Where trainers keep their checkpoints one level down.
 CONTAINERS = ("checkpoint", "checkpoints", "ckpt", "ckpts")
+# Lightning's own place: `lightning_logs/version_N/checkpoints`, another version at each start.
+LIGHTNING_LOGS, LIGHTNING_VERSION = "lightning_logs", re.compile(r"version_[0-9]{1,9}\Z")
 NAME_BYTES_MAX = 255
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,12 +10,12 @@ from schemas.rules.checkpoints.candidate import Candidate, Found, writers
 from schemas.rules.checkpoints.deepspeed import find_deepspeed
 from schemas.rules.checkpoints.manifest import world_of
 from schemas.rules.checkpoints.megatron import find_megatron
-from schemas.rules.checkpoints.names import CONTAINERS, looks_unfinished, shown, some
+from schemas.rules.checkpoints.names import CONTAINERS, LIGHTNING_LOGS, LIGHTNING_VERSION, looks_unfinished, shown, some
 from schemas.rules.checkpoints.orbax import find_orbax
 from schemas.rules.checkpoints.paddle import find_paddle
 from schemas.rules.checkpoints.tensorflow import find_tensorflow
 from schemas.rules.checkpoints.torch_layouts import find_torch
-from schemas.rules.checkpoints.view import Directory, Incomplete, Unknown, Unreadable
+from schemas.rules.checkpoints.view import Directory, Incomplete, Unknown, Unreadable, opened
 from schemas.rules.checkpoints.whole_files import require_file, require_whole
 
 Finder = Callable[[Directory], Found]
@@ -33,6 +32,7 @@ FRAMEWORKS: Mapping[str, tuple[Finder, ...]] = {
 # Judging one costs up to some milliseconds; a directory with more of them is not somebody's checkpoints.
 JUDGED_MAX = 10_000
 _LOOKED_BACK = 8
+_VERSIONS_MAX = 100
 _NUMBERS = re.compile(r"[0-9]+")
 
 
@@ -132,11 +132,31 @@ def require_complete(root: Directory, framework: str, name: str) -> int | None:
 def _collect(root: Directory, framework: str, result: Probe, notes: list[str]) -> list[_Placed]:
     """Newest first."""
     placed: list[_Placed] = []
-    names = root.names()
-    for place in ("", *(name for name in CONTAINERS if names.get(name) == "directory")):
+    for place in _places(root, notes):
         _find(root, place, framework, placed, result, notes)
     placed.sort(key=lambda item: (item.candidate.order.newer, item.path), reverse=True)
     return placed
+
+
+def _places(root: Directory, notes: list[str]) -> list[str]:
+    """Where candidates may lie: here, one level down, and where Lightning puts them that was told no directory."""
+    names = root.names()
+    places = ["", *(name for name in CONTAINERS if names.get(name) == "directory")]
+    if names.get(LIGHTNING_LOGS) != "directory":
+        return places
+    try:
+        with root.open(LIGHTNING_LOGS) as logs:
+            versions = [
+                name for name, kind in logs.names().items() if kind == "directory" and LIGHTNING_VERSION.match(name)
+            ]
+            versions.sort(key=lambda name: (len(name), name), reverse=True)
+            for version in versions[:_VERSIONS_MAX]:
+                with logs.open(version) as inner:
+                    if inner.names().get("checkpoints") == "directory":
+                        places.append(f"{LIGHTNING_LOGS}/{version}/checkpoints")
+    except Unreadable as why:
+        notes.append(f"{LIGHTNING_LOGS}: {why}")
+    return places
 
 
 def _probe(root: Directory, framework: str, world: int | None, result: Probe) -> None:
@@ -175,7 +195,7 @@ def _find(root: Directory, place: str, framework: str, placed: list[_Placed], re
 
 
 def _in_place(root: Directory, place: str, finder: Finder) -> Found:
-    with _opened(root, place) as directory:
+    with opened(root, place) as directory:
         found, cut = finder(directory), directory.cut
     if cut:
         found.notes.append(f"{place or 'the directory'} holds more names than are looked at: a newer one may be missed")
@@ -185,7 +205,7 @@ def _in_place(root: Directory, place: str, finder: Finder) -> Found:
 def _judge(root: Directory, placed: list[_Placed], at: int, world: int | None) -> None:
     """Raises Incomplete."""
     item = placed[at]
-    with _opened(root, item.place) as place:
+    with opened(root, item.place) as place:
         item.candidate.judge(place)
         if not item.candidate.in_directory:
             return
@@ -202,14 +222,14 @@ def _judge(root: Directory, placed: list[_Placed], at: int, world: int | None) -
         return
     # Nobody wrote down how many ranks there were: then there were as many as in the checkpoint before.
     try:
-        with _opened(root, before.path) as directory:
+        with opened(root, before.path) as directory:
             missing = item.candidate.lacks(names, directory.names())
     except Unreadable:
         return
     if missing:
         raise Incomplete(
             f"{some(missing)} missing, which {shown(before.path)} before it has: a save did not finish (or the world "
-            "became smaller)"
+            "became smaller, or the script saves less than it did)"
         )
 
 
@@ -225,17 +245,6 @@ def _before(placed: list[_Placed], at: int) -> _Placed | None:
         ),
         None,
     )
-
-
-@contextmanager
-def _opened(root: Directory, path: str) -> Iterator[Directory]:
-    """A directory at most two levels below the root, "" for the root itself. Raises Unreadable."""
-    if not path:
-        yield root
-        return
-    first, _, rest = path.partition("/")
-    with root.open(first) as directory, _opened(directory, rest) as found:
-        yield found
 
 
 def _written_later(root: Directory, pick: _Placed, older: list[_Placed]) -> list[str]:

@@ -14,9 +14,8 @@ from schemas.rules.checkpoints.marked import loose_step
 from schemas.rules.checkpoints.names import shown
 from schemas.rules.checkpoints.probe import Verdict, verdicts
 from schemas.rules.checkpoints.saved import saved_of
-from schemas.rules.checkpoints.trainer import STATE
-from schemas.rules.checkpoints.view import Directory, Incomplete
-from schemas.rules.checkpoints.whole_files import read_json
+from schemas.rules.checkpoints.trainer import STATE, read_state
+from schemas.rules.checkpoints.view import Directory, Incomplete, opened
 
 # Of one plan. What is left comes with the next.
 REMOVED_MAX = 16
@@ -93,6 +92,8 @@ def _why_kept(root: Directory, item: Verdict, spared: set[str]) -> str | None:
     if not item.candidate.in_directory and loose_step(name) is None:
         return "it is neither one directory nor a file with .complete beside it"
     place, _, _ = item.path.rpartition("/")
+    if "/" in place:
+        return f"lies deeper than what is removed, in {place}"
     if place:
         with root.open(place) as below:
             if DIRECTORY in below.names():
@@ -103,13 +104,8 @@ def _why_kept(root: Directory, item: Verdict, spared: set[str]) -> str | None:
 def _named_best(root: Directory, item: Verdict) -> set[str]:
     """HF Trainer loads at its end what it found to be the best."""
     try:
-        with root.open(item.path.split("/")[0]) as first:
-            rest = item.path.split("/")[1:]
-            if rest:
-                with first.open(rest[0]) as directory:
-                    best = _best_of(directory)
-            else:
-                best = _best_of(first)
+        with opened(root, item.path) as directory:
+            best = _best_of(directory)
     except Incomplete:
         return set()
     return {best} if best else set()
@@ -118,7 +114,7 @@ def _named_best(root: Directory, item: Verdict) -> set[str]:
 def _best_of(directory: Directory) -> str:
     if directory.names().get(STATE) != "file":
         return ""
-    best = read_json(directory, STATE).get("best_model_checkpoint")
+    best = read_state(directory).get("best_model_checkpoint")
     return best.rstrip("/").rpartition("/")[2] if isinstance(best, str) else ""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schemas.rules.checkpoints.view import Directory, Stat, Unreadable
+from schemas.rules.checkpoints.view import Directory, Stat, Unreadable, opened
 
 # Of one directory; a checkpoint of more files is told as at least as large.
 _FILES_MAX = 10_000
@@ -24,7 +24,7 @@ def saved_of(root: Directory, pick: str) -> Saved:
     """pick: as a probe gives it, below `root`. Raises Unreadable where it is gone meanwhile."""
     place, _, name = pick.rpartition("/")
     if place:
-        with root.open(place) as below:
+        with opened(root, place) as below:
             return saved_of(below, name)
     names = root.names()
     if names.get(name) == "directory":

@@ -9,7 +9,7 @@ from schemas.rules.checkpoints.manifest import DIRECTORY
 from schemas.rules.checkpoints.names import shown
 from schemas.rules.checkpoints.probe import Probe
 from schemas.rules.checkpoints.saved import saved_of
-from schemas.rules.checkpoints.view import Directory, Unreadable
+from schemas.rules.checkpoints.view import Directory, Unreadable, opened
 
 # Looked into, of one directory. Bytes are compared and no times: caches of network file systems tell these late.
 _FILES = 64
@@ -87,11 +87,8 @@ def _pieces(root: Directory, pick: str) -> Iterator[bytes]:
     """Of the files of one checkpoint. What cannot be read is a piece too: it is as unreadable elsewhere."""
     place, _, name = pick.rpartition("/")
     try:
-        if place:
-            with root.open(place) as below:
-                yield from _of_pick(below, name)
-        else:
-            yield from _of_pick(root, name)
+        with opened(root, place) as below:
+            yield from _of_pick(below, name)
     except Unreadable as why:
         yield str(why).encode()
 

@@ -1,15 +1,17 @@
 """What trainers on PyTorch save: directories with a step in the name, told apart by their files; Lightning files."""
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from schemas.rules.checkpoints.candidate import Candidate, Found, directories, lacks_ranks, require_contiguous
+from schemas.rules.checkpoints.accelerate import has_random_states, is_accelerate, judge_accelerate
+from schemas.rules.checkpoints.candidate import Candidate, Found, directories, lacks_parts
 from schemas.rules.checkpoints.dcp import METADATA, is_dcp, judge_dcp
 from schemas.rules.checkpoints.deepspeed import is_deepspeed, judge_deepspeed, judge_inside
+from schemas.rules.checkpoints.lightning import END as LIGHTNING_END
+from schemas.rules.checkpoints.lightning import lightning_files
 from schemas.rules.checkpoints.marked import MARKER, is_marked, judge_marked, loose_files
-from schemas.rules.checkpoints.names import lightning_step, step_of
-from schemas.rules.checkpoints.trainer import STATE, is_trainer, judge_trainer, require_dcp_below
+from schemas.rules.checkpoints.names import step_of
+from schemas.rules.checkpoints.trainer import STATE, is_trainer, judge_trainer
 from schemas.rules.checkpoints.view import Directory, Incomplete, Kind, Unknown
 from schemas.rules.checkpoints.whole_files import (
     SAME_SAVE_NS,
@@ -22,34 +24,20 @@ from schemas.rules.checkpoints.whole_files import (
 
 _RECIPE_DIRECTORY, _RECIPE_FILE = "recipe_state", "recipe_state.pt"
 _EVIDENCE = frozenset((METADATA, STATE, MARKER))
-_RANDOM_PREFIX = "random_states_"
-_RANDOM = re.compile(r"random_states_([0-9]+)\.pkl\Z")
-_ACCELERATE = re.compile(r"checkpoint_[0-9]+\Z")
-_ACCELERATE_FSDP = re.compile(r"(?:pytorch_model_fsdp|optimizer)_[0-9]+\Z")
-_ACCELERATE_MODEL = re.compile(
-    r"(?:model|pytorch_model)(?:_[0-9]+)?(?:-.*)?\.(?:safetensors|bin)\Z|pytorch_model_fsdp_[0-9]+\Z"
-)
-_LIGHTNING_END = ".ckpt"
 
 
 def find_torch(place: Directory, deepspeed: bool = False) -> Found:
     """deepspeed: whether tags of DeepSpeed count too."""
     names = place.names()
     found = directories(
-        {name: kind for name, kind in names.items() if not (name.endswith(_LIGHTNING_END) and kind == "file")},
+        {name: kind for name, kind in names.items() if not (name.endswith(LIGHTNING_END) and kind == "file")},
         lambda name: None if deepspeed and name.startswith("global_step") else step_of(name),
         partial(_judge, deepspeed),
         _lacks,
     )
     if names.get(_RECIPE_DIRECTORY) == "directory":
         _bind_recipe(found)
-    for name, kind in names.items():
-        if kind != "file" or not name.endswith(_LIGHTNING_END):
-            continue
-        if (order := lightning_step(name)) is not None:
-            found.candidates.append(Candidate(name, order, partial(_judge_lightning_file, name), in_directory=False))
-        elif not name.startswith("last"):  # `last.ckpt` is old after a restart: measured, never trusted
-            found.rejected.append((name, "its name tells no step (step=N)"))
+    lightning_files(place, names, found)
     loose_files(names, found)
     return found
 
@@ -57,21 +45,21 @@ def find_torch(place: Directory, deepspeed: bool = False) -> Found:
 def _lacks(names: Iterable[str], before: Iterable[str]) -> frozenset[str]:
     """What says by its name alone that it is finished has to have all that the one before it has."""
     listed = frozenset(names)
-    evidence = listed & _EVIDENCE or any(name.startswith(_RANDOM_PREFIX) for name in listed)
-    return lacks_ranks(listed, before) if evidence else frozenset(before) - listed
+    evidence = listed & _EVIDENCE or has_random_states(listed)
+    return lacks_parts(listed, before) if evidence else frozenset(before) - listed
 
 
 def _judge(deepspeed: bool, name: str, directory: Directory) -> None:
     names = directory.names()
     refuse_leftovers(names)
-    if name.endswith(_LIGHTNING_END):
+    if name.endswith(LIGHTNING_END):
         _judge_lightning_directory(directory, names)
     elif STATE in names:
         judge_trainer(name, directory)
     elif METADATA in names:
         judge_dcp(directory)
-    elif any(inner.startswith(_RANDOM_PREFIX) for inner in names) or (_ACCELERATE.match(name) and not is_dcp(names)):
-        _judge_accelerate(directory, names)
+    elif has_random_states(names) or (is_accelerate(name, names) and not is_dcp(names)):
+        judge_accelerate(directory, names)
     elif is_dcp(names):
         judge_dcp(directory)
     elif is_deepspeed(names):
@@ -90,26 +78,6 @@ def _judge(deepspeed: bool, name: str, directory: Directory) -> None:
         )
 
 
-def _judge_accelerate(directory: Directory, names: Mapping[str, Kind]) -> None:
-    """Every rank writes its random states, in any order, last."""
-    ranks = [int(match[1]) for name in names if (match := _RANDOM.match(name))]
-    if not ranks:
-        raise Incomplete("random_states_0.pkl, which is written last, is missing")
-    require_contiguous(ranks, "random_states_{}.pkl")
-    require_shards(directory, names)
-    require_whole(directory, names)
-    fsdp = sorted(name for name in names if _ACCELERATE_FSDP.match(name) and names[name] == "directory")
-    for part in fsdp:
-        require_dcp_below(directory, part)
-    if "latest" in names:
-        judge_inside(directory)
-        return
-    if not any(_ACCELERATE_MODEL.match(name) for name in names):
-        raise Incomplete("has no model file")
-    if not any(name.startswith("optimizer") for name in names):
-        raise Incomplete("has no optimizer state")
-
-
 def _judge_lightning_directory(directory: Directory, names: Mapping[str, Kind]) -> None:
     if "latest" in names:
         judge_inside(directory)
@@ -122,10 +90,6 @@ def _judge_lightning_directory(directory: Directory, names: Mapping[str, Kind]) 
     judge_dcp(directory)
     found = require_file(directory, "meta.pt")
     require_zip(directory, "meta.pt", found.size, alone=False)
-
-
-def _judge_lightning_file(name: str, place: Directory) -> None:
-    require_zip(place, name, require_file(place, name).size, alone=True)
 
 
 def _bind_recipe(found: Found) -> None:

@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from schemas.rules.checkpoints.candidate import require_contiguous
 from schemas.rules.checkpoints.dcp import judge_dcp
-from schemas.rules.checkpoints.deepspeed import judge_inside
-from schemas.rules.checkpoints.names import is_silly_rename, step_of
-from schemas.rules.checkpoints.view import Directory, Incomplete, Kind, Stat
+from schemas.rules.checkpoints.deepspeed import TRACKER, judge_inside
+from schemas.rules.checkpoints.names import step_of
+from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
+from schemas.rules.checkpoints.weights import has_weights, modules, require_loadable, require_older
 from schemas.rules.checkpoints.whole_files import (
-    SAME_SAVE_NS,
+    JSON_MAX,
     read_json,
     refuse_leftovers,
     require_file,
@@ -21,14 +23,10 @@ STATE = "trainer_state.json"
 PADDLE_DONE = ".checkpoint_done"
 _NAME = re.compile(r"checkpoint-[0-9]{1,18}\Z")
 _RNG = re.compile(r"rng_state_([0-9]+)\.pth\Z")
-_MODELS = (
-    "model.safetensors pytorch_model.bin adapter_model.safetensors adapter_model.bin pytorch_model_fsdp.bin "
-    "model_state.pdparams tf_model.h5 flax_model.msgpack"
-).split()
 _OPTIMIZERS = "optimizer.pt optimizer.bin optimizer.pdopt".split()
 _FSDP = re.compile(r"(?:pytorch_model_fsdp|optimizer)_[0-9]+\Z")
-# What rank 0 writes before its state; the random states of other ranks may come after it.
-_BEFORE_STATE = re.compile(r"(?!rng_state).*\.(?:safetensors|bin|pt|pth|pdparams|pdopt|h5|msgpack)\Z")
+_HEAD = 64 << 10
+_IN_HEAD = re.compile(rb'^  "(global_step|best_model_checkpoint)": ([^\n]{1,4096}?),?\r?$', re.MULTILINE)
 
 
 def is_trainer(name: str, names: Mapping[str, Kind]) -> bool:
@@ -44,24 +42,35 @@ def judge_trainer(name: str, directory: Directory) -> None:
         raise Incomplete(f"{STATE}, which is written last, is missing")
     marker = require_file(directory, STATE)
     order = step_of(name)
-    state = read_json(directory, STATE)
+    state = read_state(directory)
     if order is not None and order.step is not None and state.get("global_step") != order.step:
         raise Incomplete(f"{STATE} is of step {str(state.get('global_step'))[:40]}, the name says {order.step}")
-    deepspeed, fsdp = "latest" in names, sorted(name for name in names if _FSDP.match(name))
-    if not (indexed or deepspeed or fsdp or any(model in names for model in _MODELS)):
+    deepspeed, fsdp = TRACKER in names, sorted(name for name in names if _FSDP.match(name))
+    inside = [*modules(directory, names, fsdp)]
+    if not (indexed or deepspeed or fsdp or inside or has_weights(names)):
         raise Incomplete("has no model file")
-    if any(name.startswith("adapter_model.") for name in names) and "adapter_config.json" not in names:
-        raise Incomplete("adapter_config.json is missing, without which the adapter cannot be loaded")
+    require_loadable(names)
     optimizer_inside = deepspeed or any(part.startswith("optimizer") for part in fsdp)
     if not (optimizer_inside or any(optimizer in names for optimizer in _OPTIMIZERS) or _split_optimizer(names)):
         raise Incomplete("has no optimizer state: weights only (save_only_model), nothing to resume")
     require_whole(directory, names)
     require_contiguous((int(match[1]) for name in names if (match := _RNG.match(name))), "rng_state_{}.pth")
-    _require_older(directory, names, marker)
-    if deepspeed:
-        judge_inside(directory)
     for part in fsdp:
         require_dcp_below(directory, part)
+    parts = [*fsdp, judge_inside(directory)] if deepspeed else fsdp
+    if PADDLE_DONE not in names:
+        require_older(directory, STATE, parts, inside, marker)
+
+
+def read_state(directory: Directory) -> dict[str, Any]:
+    """Of one with a line for each of many steps, larger than is read, only what stands at its beginning. Raises
+    Incomplete."""
+    if require_file(directory, STATE).size > JSON_MAX and directory.read(STATE, -4, 4).rstrip().endswith(b"\n}"):
+        found = {match[1].decode(): match[2] for match in _IN_HEAD.finditer(directory.read(STATE, 0, _HEAD))}
+        if found.get("global_step", b"").isdigit():
+            best = found.get("best_model_checkpoint", b"").decode("utf-8", "replace").strip('"')
+            return {"global_step": int(found["global_step"][:18]), "best_model_checkpoint": best}
+    return read_json(directory, STATE)
 
 
 def require_dcp_below(directory: Directory, part: str) -> None:
@@ -76,17 +85,3 @@ def require_dcp_below(directory: Directory, part: str) -> None:
 def _split_optimizer(names: Mapping[str, Kind]) -> bool:
     """PaddleNLP's unified checkpoint."""
     return any(name.startswith("optimizer-") for name in names)
-
-
-def _require_older(directory: Directory, names: Mapping[str, Kind], marker: Stat) -> None:
-    """A save over an older one leaves the older state until it ends."""
-    if PADDLE_DONE in names:
-        return
-    for name, kind in sorted(names.items()):
-        if kind != "file" or is_silly_rename(name) or not _BEFORE_STATE.match(name):
-            continue
-        if directory.stat(name).mtime_ns > marker.mtime_ns + SAME_SAVE_NS:
-            raise Incomplete(
-                f"{name} is newer than {STATE}: a save over an older one did not finish (or a copy did not keep the "
-                f"times; then run `touch {STATE}` in it)"
-            )

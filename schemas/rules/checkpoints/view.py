@@ -5,7 +5,8 @@ Incomplete       is raised when a checkpoint cannot be taken as complete; its te
 `- Unknown       is raised when it is of no layout that is known here: nothing says that it is whole, nor that it is not
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 Kind = Literal["file", "directory", "link", "other"]
@@ -60,3 +61,14 @@ class Directory(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exception: object) -> None: ...
+
+
+@contextmanager
+def opened(root: Directory, path: str) -> Iterator[Directory]:
+    """The directory at `path` below the root, "" for the root itself. Raises Unreadable."""
+    if not path:
+        yield root
+        return
+    first, _, rest = path.partition("/")
+    with root.open(first) as directory, opened(directory, rest) as found:
+        yield found

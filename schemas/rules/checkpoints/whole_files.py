@@ -25,8 +25,8 @@ _ZIP_COMMENT_MAX = 65_535
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _PICKLE_STOP = b"."
 _ZIPPED = (".pt", ".pth", ".bin", ".ckpt", ".npz")
-_PICKLED = (".pdparams", ".pdopt")
-_DATA = (*_ZIPPED, *_PICKLED, ".safetensors", ".pkl", ".distcp", ".h5", ".json", ".msgpack", ".npy")
+_PICKLED = (".pdparams", ".pdopt", ".pkl")
+_DATA = (*_ZIPPED, *_PICKLED, ".safetensors", ".distcp", ".h5", ".json", ".msgpack", ".npy")
 _NUMBERED = re.compile(r"(?P<stem>.+)-(?P<at>[0-9]{5})-of-(?P<of>[0-9]{5})(?P<end>\.[a-z.]+)\Z")
 
 
@@ -67,19 +67,21 @@ def require_whole(directory: Directory, names: Iterable[str]) -> None:
         elif name.endswith(_ZIPPED):
             require_zip(directory, name, size, alone=False)
         elif name.endswith(_PICKLED):
-            _require_pickle_end(directory, name)
+            _require_pickle_end(directory, name, size)
+        elif name.endswith(".json"):
+            _require_json_end(directory, name)
         elif name.endswith(".h5"):
             require_hdf5(directory, name, size)
 
 
-def require_zip(directory: Directory, name: str, size: int, alone: bool) -> None:
-    """The central directory of a zip is written last. alone: a file of another format cannot be judged, so it is
-    refused; beside other evidence it is let pass unless it begins with zeros, a hole of a crash."""
+def require_zip(directory: Directory, name: str, size: int, alone: bool) -> int:
+    """Where the directory of the zip lies, which is written last. alone: a file of another format cannot be judged, so
+    it is refused; beside other evidence it is let pass (0) unless it begins with zeros, a hole of a crash."""
     head = directory.read(name, 0, 4)
     if head != _ZIP_FILE:
         if alone or not head.strip(b"\0"):
             raise Incomplete(f"{shown(name)} does not begin like a file of torch.save or numpy: it may be half written")
-        return
+        return 0
     tail = directory.read(name, -(_ZIP_END_BYTES + _ZIP64_LOCATOR_BYTES), _ZIP_END_BYTES + _ZIP64_LOCATOR_BYTES)
     at = len(tail) - _ZIP_END_BYTES
     if tail[at : at + 4] != _ZIP_END:
@@ -98,6 +100,7 @@ def require_zip(directory: Directory, name: str, size: int, alone: bool) -> None
         entries, length, start = struct.unpack_from("<QQQ", record, 32)
     if start + length != end or (entries and directory.read(name, start, 4) != _ZIP_ENTRY):
         raise Incomplete(f"{shown(name)} is damaged: the directory of the zip does not lie where its end says")
+    return int(start)
 
 
 def _require_safetensors(directory: Directory, name: str, size: int) -> None:
@@ -131,9 +134,20 @@ def require_hdf5(directory: Directory, name: str, size: int) -> None:
         raise Incomplete(f"{shown(name)} is cut short: {size} of {want} bytes")
 
 
-def _require_pickle_end(directory: Directory, name: str) -> None:
-    if directory.read(name, 0, 1) == b"\x80" and directory.read(name, -1, 1) != _PICKLE_STOP:
+def _require_pickle_end(directory: Directory, name: str, size: int) -> None:
+    """Or that of a zip, which torch.save makes whatever the name."""
+    head = directory.read(name, 0, 4)
+    if head == _ZIP_FILE or not head.strip(b"\0"):
+        require_zip(directory, name, size, alone=False)
+    elif head[:1] == b"\x80" and directory.read(name, -1, 1) != _PICKLE_STOP:
         raise Incomplete(f"{shown(name)} is cut short: it does not end like a pickle")
+
+
+def _require_json_end(directory: Directory, name: str) -> None:
+    """Of a configuration or a tokenizer, which may be large."""
+    opens, ends = directory.read(name, 0, 1), directory.read(name, -64, 64).rstrip()[-1:]
+    if opens == b"\0" or {b"{": b"}", b"[": b"]"}.get(opens, ends) != ends:
+        raise Incomplete(f"{shown(name)} is no whole JSON: it is cut short or damaged")
 
 
 def read_json(directory: Directory, name: str) -> dict[str, Any]:

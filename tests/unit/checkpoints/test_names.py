@@ -148,12 +148,12 @@ def test_a_loose_file_counts_with_its_marker(tmp_path):
     assert "is missing" in why(probed(tree, "ddp"), "ckpt_20.pt")
 
 
-def test_lightning_s_last_is_never_trusted(tmp_path):
+def test_a_last_of_lightning_that_tells_no_step_is_nothing(tmp_path):
     whole = (samples() / "torch-single-file/complete/ckpt_20.pt").read_bytes()
     for name in ("epoch=0-step=20.ckpt", "epoch=0-step=20-v1.ckpt", "epoch=1-step=30.ckpt", "last.ckpt", "best.ckpt"):
         (tmp_path / name).write_bytes(whole)
     found = probed(tmp_path, "ddp")
-    assert (found.pick, found.step) == ("epoch=1-step=30.ckpt", 30) and "no step" in why(found, "best.ckpt")
+    assert (found.pick, found.step) == ("epoch=1-step=30.ckpt", 30) and "tells a step" in why(found, "best.ckpt")
     os.truncate(tmp_path / "epoch=1-step=30.ckpt", len(whole) - 1)
     assert probed(tmp_path, "ddp").pick == "epoch=0-step=20-v1.ckpt"
 
