@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from console.app import Console, now_ms
@@ -77,6 +78,9 @@ async def draw(api: Api, training: str, views: dict[str, Path]) -> None:
         def on_training() -> bool:
             return any(row.startswith("─") and training in row for row in text().splitlines())
 
+        def is_shown(words: str) -> bool:
+            return words in text()
+
         await until("the list", lambda: "three-node" in text() and "quorum" in text())
         while not on_training():
             await pilot.press("j")
@@ -84,7 +88,7 @@ async def draw(api: Api, training: str, views: dict[str, Path]) -> None:
         for view, path in views.items():
             keys, shown = VIEWS[view]
             await pilot.press(*keys)
-            await until(view, lambda shown=shown: shown in text())  # type: ignore[misc]
+            await until(view, partial(is_shown, shown))
             await pilot.pause(3.0)  # what comes later: curves, cards
             convert(app.export_screenshot(title="heteroflow"), path)
             await pilot.press("1")

@@ -49,8 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _open_what_is_closed() -> None:
     """`>&-` and some daemons leave a standard stream out. Opened in order, so that each gets its own number."""
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - for the life of the process
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - likewise
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - likewise
 
 
 def _forget_output() -> None:

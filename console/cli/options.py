@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 
 def add_connection_options(parser: argparse.ArgumentParser, again: bool = False) -> None:
@@ -10,8 +11,8 @@ def add_connection_options(parser: argparse.ArgumentParser, again: bool = False)
     group = parser.add_argument_group("connection and output")
     unset = argparse.SUPPRESS
 
-    def add(*names: str, default: object, **options: object) -> None:
-        group.add_argument(*names, default=unset if again else default, **options)  # type: ignore[arg-type]
+    def add(*names: str, default: object, **options: Any) -> None:
+        group.add_argument(*names, default=unset if again else default, **options)
 
     add(
         "--node",

@@ -96,7 +96,7 @@ class LineView(ScrollView, can_focus=True):
             self.virtual_size = Size(cells, count)
         top = self.scroll_offset.y
         shown: dict[int, Line] = {}
-        place = self.app.direct.place(self)  # type: ignore[attr-defined]
+        place = self.app.direct.place(self)  # type: ignore[attr-defined]  # ours
         for at in range(top, top + height):
             line = self._source.line(at, cells) if at < count else EMPTY
             shown[at] = line
@@ -111,7 +111,7 @@ class LineView(ScrollView, can_focus=True):
                 else:
                     self._styles_cache.set_dirty(changed)
                     sequence = self._sequence(between(line, first, last), at == self._cursor)
-                    self.app.direct.add(place.x + first, place.y + at - top, sequence)  # type: ignore[attr-defined]
+                    self.app.direct.add(place.x + first, place.y + at - top, sequence)  # type: ignore[attr-defined]  # ours
         self._shown = shown
 
     @property
@@ -189,7 +189,7 @@ class LineView(ScrollView, can_focus=True):
     def _style(self, tone: str, marked: bool) -> Style:
         style = self._styles.get((tone, marked))
         if style is None:
-            palette = self.app.palette  # type: ignore[attr-defined]
+            palette = self.app.palette  # type: ignore[attr-defined]  # ours
             style = self.rich_style
             for name in (self._base, tone, ("cursor" if self.has_focus else "cursor_idle") if marked else ""):
                 style += palette[name] if name else Style.null()

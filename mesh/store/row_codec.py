@@ -15,11 +15,13 @@ _HASH_MASK = (1 << HASH_BITS) - 1
 
 def encode_row(row: Row) -> bytes:
     """Keys sorted at every level: a reducer may build the same row in another order in the next version."""
-    return msgpack.packb(_sorted(row))  # type: ignore[no-any-return]
+    packed: bytes = msgpack.packb(_sorted(row))
+    return packed
 
 
 def decode_row(raw: bytes) -> Row:
-    return msgpack.unpackb(raw)  # type: ignore[no-any-return]
+    row: Row = msgpack.unpackb(raw)
+    return row
 
 
 def _sorted(value: Any) -> Any:

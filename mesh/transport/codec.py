@@ -27,7 +27,8 @@ class WireFault(Exception):
 
 
 def pack(message: Any) -> bytes:
-    return msgpack.packb(message)  # type: ignore[no-any-return]
+    packed: bytes = msgpack.packb(message)
+    return packed
 
 
 def unpack(raw: bytes | memoryview) -> Any:

@@ -18,6 +18,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,14 +175,21 @@ def processes(directory: Path) -> dict[str, float]:
     figures: dict[str, float] = {}
     mesh = LoopbackMesh(directory, nodes=4)
     gangs = itertools.count()
+
+    def meshed(nodes: int) -> float:
+        return through_the_mesh(mesh, nodes, directory / f"m{next(gangs)}")
+
+    def alone(nodes: int) -> float:
+        return bare(nodes, directory / f"b{next(gangs)}")
+
     try:
         mesh.start()
         for nodes in SIZES:
             through_the_mesh(mesh, nodes, directory / "warm")
             figures |= compared(
                 f"{nodes}_nodes",
-                lambda nodes=nodes: through_the_mesh(mesh, nodes, directory / f"m{next(gangs)}"),  # type: ignore[misc]
-                lambda nodes=nodes: bare(nodes, directory / f"b{next(gangs)}"),  # type: ignore[misc]
+                partial(meshed, nodes),
+                partial(alone, nodes),
             )
     finally:
         mesh.stop()
@@ -191,6 +199,13 @@ def processes(directory: Path) -> dict[str, float]:
 def containers(directory: Path, socket: str) -> dict[str, float]:
     nodes = SIZES[0]
     gangs = itertools.count()
+
+    def meshed(nodes: int) -> float:
+        return through_the_mesh(mesh, nodes, directory / f"m{next(gangs)}")
+
+    def alone(nodes: int) -> float:
+        return bare(nodes, directory / f"b{next(gangs)}")
+
     mesh = LoopbackMesh(directory, nodes=3, runtime=("--runtime", "docker", "--docker-socket", socket))
     try:
         mesh.start()

@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from scripts.benches.swim_bench.swarm import Swarm, ours, serf
@@ -50,10 +51,14 @@ async def kill_round(swarm: Swarm, victims: Sequence[str]) -> list[tuple[float, 
     # At any moment of the others' probe intervals.
     await asyncio.sleep(random.random())
     at = await swarm.kill(victims)
+
+    def seen_by_all(victim: str) -> bool:
+        return len(swarm.seen(victim)) == swarm.living
+
     for victim in victims:
         await until(
             f"all {swarm.kind.name} members call {victim} dead",
-            lambda victim=victim: len(swarm.seen(victim)) == swarm.living,  # type: ignore[misc]
+            partial(seen_by_all, victim),
             SEEN_WITHIN_S,
         )
     seen = [swarm.seen(victim) for victim in victims]

@@ -11,7 +11,7 @@ from torch import nn
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 
-class Regression(nn.Module):  # type: ignore[misc]
+class Regression(nn.Module):  # type: ignore[misc]  # checked without torch and transformers
     def __init__(self) -> None:
         super().__init__()
         self.inner = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 1))
@@ -21,7 +21,7 @@ class Regression(nn.Module):  # type: ignore[misc]
         return {"loss": nn.functional.mse_loss(said, labels), "logits": said}
 
 
-class Data(torch.utils.data.Dataset):  # type: ignore[misc]
+class Data(torch.utils.data.Dataset):  # type: ignore[misc]  # checked without torch and transformers
     def __len__(self) -> int:
         return 100_000
 
@@ -30,7 +30,7 @@ class Data(torch.utils.data.Dataset):  # type: ignore[misc]
         return {"x": x, "labels": x.sum(dim=0, keepdim=True)}
 
 
-class Steps(TrainerCallback):  # type: ignore[misc]
+class Steps(TrainerCallback):  # type: ignore[misc]  # checked without torch and transformers
     def __init__(self, me: Rank) -> None:
         self.me = me
 

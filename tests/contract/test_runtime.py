@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -270,9 +270,9 @@ async def test_another_token_under_one_id_is_refused(host: Host) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"shell": ""}, {"argv": ("true",)}])
-async def test_a_program_is_given_in_exactly_one_way(host: Host, changes: dict[str, object]) -> None:
+async def test_a_program_is_given_in_exactly_one_way(host: Host, changes: dict[str, Any]) -> None:
     with pytest.raises(RuntimeRefused, match="exactly one"):
-        await host.runtime.start(replace(host.spec(Program()), **changes))  # type: ignore[arg-type]
+        await host.runtime.start(replace(host.spec(Program()), **changes))
     assert list(await host.runtime.list()) == []
 
 

@@ -64,7 +64,8 @@ class EngineDoor:
             while True:
                 for key, _ in on.select():
                     self._open.wait()
-                    source: socket.socket = key.fileobj  # type: ignore[assignment]
+                    source = key.fileobj
+                    assert isinstance(source, socket.socket)
                     if not (taken := source.recv(65536)):
                         return
                     key.data.sendall(taken)

@@ -48,7 +48,7 @@ class World:
             "task": {"command": command, "gpu_required": 1, "stop_grace_s": 1, **task},
         }
         if image:
-            document["task"]["image"] = image  # type: ignore[index]
+            document["task"]["image"] = image  # type: ignore[index]  # a document is of object
         return str(self.mesh.api().call("POST", "/task-groups", document)["group_id"])
 
     def group(self, group: str) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def get(host: DockerHost, image: str, pull: str = "missing", said: list[str] | None = None) -> None:
-    options = ContainerOptions(image=image, pull=pull)  # type: ignore[arg-type]
+    options = ContainerOptions(image=image, pull=pull)  # type: ignore[arg-type]  # one of the literals
     await host.runtime.get_image(options, (said if said is not None else []).append)
 
 
@@ -89,7 +89,7 @@ async def test_an_image_that_no_registry_gave_has_no_digest(host: DockerHost) ->
     await host.start("true")
     seen = await host.until("exited")
     assert seen.image is not None
-    assert seen.image["id"].startswith("sha256:") and seen.image["digest"] is None  # type: ignore[union-attr]
+    assert seen.image["id"].startswith("sha256:") and seen.image["digest"] is None  # type: ignore[union-attr]  # None fails too
 
 
 async def test_no_such_tag_is_permanent_and_asked_once(host: DockerHost, registry: Registry, soon: None) -> None:

@@ -170,11 +170,11 @@ async def test_an_engine_that_is_open_to_the_network_is_named(
     async def call(deadline_s: float, ask: Any, read_s: float | None = None) -> Any:
         return ask(Info())
 
-    host.runtime.engine.call = call  # type: ignore[method-assign]
+    host.runtime.engine.call = call  # type: ignore[method-assign]  # an engine that says what it is told
     try:
         assert await host.runtime._warn_of_no_live_restore()
     finally:
-        del host.runtime.engine.call  # type: ignore[method-assign]
+        del host.runtime.engine.call  # type: ignore[method-assign]  # the real one again
     assert [record for record in caplog.records if "2375" in record.getMessage()]
     assert not [record for record in caplog.records if "swap" in record.getMessage()]
 

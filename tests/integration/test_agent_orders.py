@@ -43,7 +43,10 @@ def released(group, tasks):
 async def test_a_gang_from_bind_to_free_cards(world):
     mesh, state, path = world
     ends = {"code": 0}
-    script = lambda spec: Behaviour(run_s=0.1, exit_code=ends["code"], output=f"rank {spec.env['NODE_RANK']}\n")  # noqa: E731
+
+    def script(spec):
+        return Behaviour(run_s=0.1, exit_code=ends["code"], output=f"rank {spec.env['NODE_RANK']}\n")
+
     a, b = MemoryHost(mesh, "a", path, script), MemoryHost(mesh, "b", path, script)
     async with agents(a, b):
         group_id = await state.submit(2)
@@ -249,8 +252,7 @@ async def test_a_user_s_stop_at_each_stage(world):
 
 async def test_a_lost_host_ends_what_was_given_up_and_then_rejoins(world):
     mesh, state, path = world
-    slow = lambda spec: Behaviour(on_term="ignore")  # noqa: E731
-    host = MemoryHost(mesh, "a", path, slow)
+    host = MemoryHost(mesh, "a", path, lambda spec: Behaviour(on_term="ignore"))
     async with agents(host):
         lost, kept = await state.submit(), await state.submit()
         await mesh.propose(command("StopGroup", group_id=kept, by="t"))  # never bound: it only shows that nothing mixes

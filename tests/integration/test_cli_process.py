@@ -80,7 +80,7 @@ async def test_a_reader_that_leaves_ends_it_quietly():
         process = await started("logs", GROUP, env=environment(only))
         assert process.stdout is not None
         await process.stdout.read(100)
-        process.stdout._transport.close()  # type: ignore[attr-defined]
+        process.stdout._transport.close()  # type: ignore[attr-defined]  # nothing public closes it
         async with asyncio.timeout(30):
             assert process.stderr is not None
             err = await process.stderr.read()

@@ -9,6 +9,7 @@ import os
 import random
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,7 @@ class Faults:
 
     async def healthy(self) -> None:
         for node in self.mesh.nodes:
-            await eventually(lambda node=node: _is_ok(node), 60.0, lambda node=node: f"{node.name} to be well")  # type: ignore[misc]
+            await eventually(partial(_is_ok, node), 60.0, f"{node.name} to be well".__str__)
 
 
 async def _is_ok(node: MeshNode) -> bool:

@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "examples"
 async def mesh(request, tmp_path):
     running = RunningMesh(tmp_path, n=3)
     flags = (*FLAGS, *getattr(request, "param", ()))
-    running.loopback._command = _with_flags(running.loopback._command, flags)  # type: ignore[method-assign]
+    running.loopback._command = _with_flags(running.loopback._command, flags)  # type: ignore[method-assign]  # more flags
     async with running:
         yield running
 

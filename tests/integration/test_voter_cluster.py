@@ -12,7 +12,7 @@ import pytest
 from schemas.commands import command
 from schemas.errors import HeteroFlowError
 from schemas.limits import ENTRY_MAX
-from tests.integration.voters import Voters, eventually, init, register, requests, voters
+from tests.integration.voters import Voters, eventually, grows, init, register, requests, voters
 
 pytestmark = pytest.mark.slow
 
@@ -93,12 +93,10 @@ async def test_a_killed_leader_loses_no_command_and_doubles_none(tmp_path: Path)
 
         tasks = [asyncio.create_task(writer(w)) for w in range(6)] + [asyncio.create_task(reader(r)) for r in range(3)]
         for _ in range(3):
-            goal = len(acknowledged) + 60
-            await eventually(lambda goal=goal: len(acknowledged) >= goal, 30, "progress")  # type: ignore[misc]
+            await grows(lambda: len(acknowledged), 60, 30, "progress")
             leader = await mesh.leader()
             mesh.kill(leader)
-            goal = len(acknowledged) + 20
-            await eventually(lambda goal=goal: len(acknowledged) >= goal, 20, "progress without it")  # type: ignore[misc]
+            await grows(lambda: len(acknowledged), 20, 20, "progress without it")
             mesh.start(leader)
         done.set()
         await asyncio.wait_for(asyncio.gather(*tasks), 45)

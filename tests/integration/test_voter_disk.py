@@ -10,7 +10,7 @@ import pytest
 from mesh.client import VoterClient
 from schemas.commands import command
 from schemas.errors import DiskFull, HeteroFlowError
-from tests.integration.voters import Voters, eventually, init, register, requests, voters
+from tests.integration.voters import Voters, eventually, grows, init, register, requests, voters
 
 pytestmark = pytest.mark.slow
 FAULTY = (str(Path(__file__).with_name("faulty_voter.py")),)
@@ -199,8 +199,7 @@ async def test_a_killed_voter_goes_on_exactly_where_it_was(tmp_path: Path) -> No
 
         task = asyncio.create_task(writer())
         for _ in range(3):
-            goal = len(acknowledged) + 20
-            await eventually(lambda goal=goal: len(acknowledged) >= goal, 20)  # type: ignore[misc]
+            await grows(lambda: len(acknowledged), 20, 20)
             mesh.kill(1)
             mesh.start(1)
         goal = len(acknowledged) + 5

@@ -12,7 +12,7 @@ import pytest
 from mesh.client import VoterClient
 from schemas.errors import HeteroFlowError, OutcomeUnknown
 from tests.integration.linearizable import Op, linearizable
-from tests.integration.voters import Voters, eventually, init, register, requests, voters
+from tests.integration.voters import Voters, grows, init, register, requests, voters
 
 KEYS = ("k1", "k2", "k3")
 INF = math.inf
@@ -95,15 +95,13 @@ async def test_histories_under_faults_are_linearizable(tmp_path: Path, fault: st
         recorder = Recorder(mesh, seed=7)
         tasks = [asyncio.create_task(recorder.run(c)) for c in range(6)]
         for _ in range(3):
-            goal = recorder.size + 60
-            await eventually(lambda goal=goal: recorder.size >= goal, 30)  # type: ignore[misc]
+            await grows(lambda: recorder.size, 60, 30)
             leader = await mesh.leader()
             if fault == "kill":
                 mesh.kill(leader)
             else:
                 mesh.processes[leader].send_signal(signal.SIGSTOP)
-            goal = recorder.size + 60
-            await eventually(lambda goal=goal: recorder.size >= goal, 40)  # type: ignore[misc]
+            await grows(lambda: recorder.size, 60, 40)
             if fault == "kill":
                 mesh.start(leader)
             else:

@@ -34,6 +34,11 @@ async def eventually(check: Callable[[], Any], timeout_s: float = 10.0, what: st
         await asyncio.sleep(0.02)
 
 
+async def grows(size: Callable[[], int], by: int, timeout_s: float, what: str = "") -> None:
+    goal = size() + by
+    await eventually(lambda: size() >= goal, timeout_s, what)
+
+
 class Voters:
     """entry: the module or script each process runs; a test's own one may put a faulty disk beneath."""
 

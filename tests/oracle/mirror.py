@@ -101,7 +101,7 @@ class Mirror:
                 max_apply_bytes=c.max_msg_bytes,
                 max_inflight=c.max_inflight,
                 max_uncommitted_bytes=c.max_uncommitted_bytes,
-                **(self.options or {}),  # type: ignore[arg-type]
+                **(self.options or {}),  # type: ignore[arg-type]  # by name
             )
         )
 

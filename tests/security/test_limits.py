@@ -124,7 +124,7 @@ async def test_hoarded_connections_drive_out_one_another_and_nobody_else() -> No
 @pytest.mark.attack(37)
 async def test_connections_are_bounded_in_all_and_of_one_address() -> None:
     for bounds in ({"most": 5}, {"of_address": 5}):
-        async with Served(Connections(**bounds)) as server:  # type: ignore[arg-type]
+        async with Served(Connections(**bounds)) as server:  # type: ignore[arg-type]  # by name
             kept = []
             for _ in range(5):
                 reader, writer = await server.connected()

@@ -68,7 +68,7 @@ class Somebody:
             yield session
         # A session is closed before its sockets are: TLS says goodbye first.
         async with asyncio.timeout(20):
-            while any(one.fileno() >= 0 for one in made):  # noqa: ASYNC110
+            while any(one.fileno() >= 0 for one in made):  # noqa: ASYNC110 - a socket tells nobody that it closes
                 await asyncio.sleep(0.005)
 
     async def call(self, method: str, url: str, body: Any = None, **headers: str) -> Answer:

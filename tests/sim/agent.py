@@ -72,8 +72,8 @@ class SimAgent(Process):
         self._feed_caller = Caller(self, host.name, self._network, self._voters)
         self._lease = LeaseFile(host)
         self._holder = Holder(host.name, self.uid, self._profile.renew_ms)
-        self._feed = NodeFeed(None, host.name, self.wake)  # type: ignore[arg-type]
-        self._rejoin = Rejoin(None, self._feed, host.name, self.uid)  # type: ignore[arg-type]
+        self._feed = NodeFeed(None, host.name, self.wake)  # type: ignore[arg-type]  # no mesh
+        self._rejoin = Rejoin(None, self._feed, host.name, self.uid)  # type: ignore[arg-type]  # no mesh
         self._claims = {}
         self._ready = self._passing = self._again = False
         self._reports: dict[tuple[TaskId, int], dict[str, Any]] = {}

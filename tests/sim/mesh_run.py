@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -99,9 +100,9 @@ class MeshFaults:
         if self._hit(self.wall):
             node.host.wall_offset_ms += rng.choice((-86_400_000, -3_000, 3_000, 600_000))
 
-    def _later(self, seconds: float, fn: object, *args: object) -> None:
+    def _later(self, seconds: float, fn: Callable[..., object], *args: object) -> None:
         if not self.never_restart:
-            self._loop.after(seconds * S, fn, *args)  # type: ignore[arg-type]
+            self._loop.after(seconds * S, fn, *args)
 
     def _power_off(self, node: Node) -> None:
         if node.up:

@@ -163,6 +163,6 @@ class SimTask(Process):
     def observed(self) -> Observed:
         state = "exited" if self.ended else "running" if self.recorded else "starting"
         return Observed(
-            self.id, self.token, state, exit_code=self.exit_code, signal=self.signal, why=self.why,  # type: ignore[arg-type]
+            self.id, self.token, state, exit_code=self.exit_code, signal=self.signal, why=self.why,  # type: ignore[arg-type]  # a str
             stopping=bool(self._ending.why), gpus=self.gpus,
         )  # fmt: skip

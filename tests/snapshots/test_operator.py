@@ -191,7 +191,10 @@ async def test_the_footer_shows_what_a_key_would_do_now():
     mesh.rows.append(("node", "gpu-09", node_row("gpu-09", cordon=cordon)))
     async with driven(mesh, (160, 48)) as console:
         await console.until("llama3-8b")
-        foot = lambda: console.text().split("\n")[-1]  # noqa: E731
+
+        def foot() -> str:
+            return console.text().split("\n")[-1]
+
         assert "esc" not in foot()
         while console.screen.target().id != gid(LLAMA):
             await console.press("j")

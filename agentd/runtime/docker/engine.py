@@ -39,7 +39,7 @@ class EngineRefused(EngineTrouble):
         self.status = status
 
 
-class _Client(docker.APIClient):  # type: ignore[misc]
+class _Client(docker.APIClient):  # type: ignore[misc]  # the library has no types
     """Without the config.json of this user: a damaged one would make every call fail, and only a pull needs it."""
 
     @property

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ class DockerRuntime(ProcessRuntime):
         await super().close()
 
     @property
-    def trouble(self) -> str:  # type: ignore[override]
+    def trouble(self) -> str:  # type: ignore[override]  # that of processes is never any
         return self._trouble
 
     async def get_image(self, options: ContainerOptions, say: Callable[[str], None]) -> None:
@@ -284,11 +285,7 @@ class DockerRuntime(ProcessRuntime):
             self._say(task, "making the container")
             try:
                 await self._clear_unstarted(task.id)
-                made = await self.engine.call(
-                    CREATE_S,
-                    lambda api, name=name: api.create_container_from_config(body, name),  # type: ignore[misc]
-                )
-                return str(made["Id"])
+                return await self.engine.call(CREATE_S, partial(_make_container, body=body, name=name))
             except EngineRefused as error:
                 if error.status != _CONFLICT:
                     raise
@@ -413,3 +410,7 @@ def _task_of(labels: dict[str, str]) -> TaskId | None:
         return TaskId(labels[LABEL + "group"], int(labels[LABEL + "attempt"]), int(labels[LABEL + "rank"]))
     except (KeyError, ValueError):
         return None
+
+
+def _make_container(api: Any, body: dict[str, Any], name: str) -> str:
+    return str(api.create_container_from_config(body, name)["Id"])

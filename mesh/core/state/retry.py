@@ -4,6 +4,8 @@ What fails on one node may work on the next, so the first tries follow at once. 
 or a missing path, would else be tried as fast as the log goes: each try lets a node rest for everybody, writes events,
 and uses up a number. A lost or drained node counts as none: another one will do."""
 
+from typing import Any
+
 from mesh.core.state.group import Group
 from schemas.limits import (
     ATTEMPTS_MAX,
@@ -36,12 +38,12 @@ def note_ended_by_host(group: Group, why: str) -> None:
         note_fruitless(group, "ended_by_host", why)
 
 
-def wait_again(group: Group, text: str, **about: object) -> None:
+def wait_again(group: Group, text: str, **about: Any) -> None:
     """Back to its place in the queue, from where it is bound again; not at once where its tries come to nothing."""
     if group.attempt >= ATTEMPTS_MAX:
         _give_up(group)
         return
-    group.move(PENDING, text, **about)  # type: ignore[arg-type]
+    group.move(PENDING, text, **about)
     retry = group.row.get("retry")
     if retry is None or retry["attempt"] != group.attempt:
         return

@@ -50,7 +50,8 @@ class Meta:
         return [self.addresses, self.version, self.tags]
 
     def packed(self) -> bytes:
-        return msgpack.packb(self.to_wire())  # type: ignore[no-any-return]
+        packed: bytes = msgpack.packb(self.to_wire())
+        return packed
 
 
 @dataclass(frozen=True, slots=True)

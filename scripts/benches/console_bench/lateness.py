@@ -36,7 +36,7 @@ def run(file: Path, words: list[str]) -> int:
 
         return plain(both(), **options)
 
-    asyncio.run = with_beat  # type: ignore[assignment]
+    asyncio.run = with_beat  # type: ignore[assignment]  # with fewer arguments than its own
     return main(words)
 
 

@@ -23,7 +23,7 @@ class SimMember(Process):
         self.mesh = world.mesh
         self.boot = 0
         self.origin_ns = 0
-        self.core: Swim = None  # type: ignore[assignment]
+        self.core: Swim = None  # type: ignore[assignment]  # made at its start
         self.departed = False
         self.blocked = False  # the network waits, timers run on: a host that is too busy to read
         self._wake_ns = 0

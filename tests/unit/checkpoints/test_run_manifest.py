@@ -18,7 +18,7 @@ DOCUMENT = {
 
 
 def rows(place, token=7, cards=2, rank=0, **training):
-    document = {**DOCUMENT, "training": {**DOCUMENT["training"], "per_node_gpu": cards, **training}}  # type: ignore[dict-item]
+    document = {**DOCUMENT, "training": {**DOCUMENT["training"], "per_node_gpu": cards, **training}}
     group = {
         "group_id": "tg-1",
         "name": "llama",

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -126,9 +127,9 @@ def test_two_hosts_with_the_same_path_and_with_a_disk_of_their_own(tmp_path):
         seen[disk] = json.loads(done.stdout)
     assert seen["shared"] == seen["shared again"] and seen["shared"][0]["step"] == 20
     assert seen["own"][0] is None and seen["own"][1]["digest"] != seen["shared"][1]["digest"]
-    views: dict[str, object] = {}
+    views: dict[str, Any] = {}
     note_view(views, 0, "n1", seen["shared"][1])
     note_view(views, 1, "n2", seen["shared again"][1])
-    assert disagreement(views["views"]) is None  # type: ignore[arg-type]
+    assert disagreement(views["views"]) is None
     note_view(views, 2, "n3", seen["own"][1])
-    assert "rank 2 on n3 sees none that is complete" in str(disagreement(views["views"]))  # type: ignore[arg-type]
+    assert "rank 2 on n3 sees none that is complete" in str(disagreement(views["views"]))

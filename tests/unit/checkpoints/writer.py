@@ -29,7 +29,7 @@ FILES = 4
 
 
 def _values(step: int, part: int) -> Any:
-    return (np if import_numpy else torch).full((FLOATS,), float(step * 10 + part))  # type: ignore[attr-defined]
+    return (np if import_numpy else torch).full((FLOATS,), float(step * 10 + part))  # type: ignore[attr-defined]  # whichever was imported
 
 
 def _right(values: Any, step: int, part: int) -> bool:

@@ -189,6 +189,6 @@ async def test_a_session_made_before_calls_by_what_is_believed_now(tmp_path: Pat
         connector = session.connector
         assert connector is not None
         asked = type("Request", (), {"is_ssl": lambda self: True, "ssl": True})()
-        assert connector._get_ssl_context(asked) is tls.client_context()  # type: ignore[attr-defined]
+        assert connector._get_ssl_context(asked) is tls.client_context()  # type: ignore[attr-defined]  # of TCPConnector
         tls._client = None
-        assert connector._get_ssl_context(asked) is tls.client_context()  # type: ignore[attr-defined]
+        assert connector._get_ssl_context(asked) is tls.client_context()  # type: ignore[attr-defined]  # of TCPConnector

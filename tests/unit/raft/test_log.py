@@ -44,7 +44,7 @@ def test_behaves_like_a_list(plan: list[tuple[str, int, list[int]]]) -> None:
             model[at:] = terms
         else:
             written = log.unstable[: len(log.unstable) - number]
-            log.storage.append(written)  # type: ignore[attr-defined]
+            log.storage.append(written)  # type: ignore[attr-defined]  # of the one in memory
             if written:
                 log.stable_to(written[-1].index, written[-1].term)
         assert terms_of(log) == model

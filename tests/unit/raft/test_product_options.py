@@ -52,6 +52,6 @@ def test_each_option_alone_is_safe(name: str) -> None:
     """Differences from etcd must not lean on one another."""
     for seed in range(1000, 1040):
         options: EtcdOptions = etcd_options()
-        del options[name]  # type: ignore[misc]
+        del options[name]  # type: ignore[misc]  # any of its keys
         schedule = Schedule(seed, options)
         run_to_a_good_end(schedule, seed)

@@ -272,4 +272,4 @@ def test_a_member_behind_the_compacted_log_is_left_alone() -> None:
 )
 def test_bad_config(options: dict[str, int], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        Config(**{"id": 1, "storage": MemoryStorage([1]), "rng": random.Random(1), **options})  # type: ignore[arg-type]
+        Config(**{"id": 1, "storage": MemoryStorage([1]), "rng": random.Random(1), **options})  # type: ignore[arg-type]  # wrong ones

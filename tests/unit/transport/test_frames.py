@@ -72,7 +72,7 @@ def test_no_bytes_raise_anything_but_a_fault(raw: bytes) -> None:
 
 
 def link() -> PeerLink:
-    made = PeerLink(ME, 1, "", "", None, Counters(), lambda peer: None)  # type: ignore[arg-type]
+    made = PeerLink(ME, 1, "", "", None, Counters(), lambda peer: None)  # type: ignore[arg-type]  # it dials nobody
     made.connected = True
     return made
 

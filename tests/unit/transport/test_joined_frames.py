@@ -51,7 +51,7 @@ async def session(server: Sequence[str], client: Sequence[str]) -> AsyncIterator
                 shared.append(len(list(frames_of(message.data))))
             return message
 
-        socket.receive = counted  # type: ignore[assignment,method-assign]
+        socket.receive = counted  # type: ignore[assignment,method-assign]  # counts
         carrier = WebSocketCarrier(socket)
         carrier.on_frame = carrier.send
         await carrier.run()

@@ -59,7 +59,7 @@ class FeedBench(Bench):
         self.fed += count
 
     def subscribe(self, carrier: SlowCarrier, token: Token | None = None) -> asyncio.Task[None]:
-        subscription = Subscription(self.hub, carrier, 4, FeedFilter("all"))  # type: ignore[arg-type]
+        subscription = Subscription(self.hub, carrier, 4, FeedFilter("all"))  # type: ignore[arg-type]  # a carrier that blocks
         return asyncio.create_task(subscription.run(token))
 
 
@@ -163,7 +163,7 @@ async def test_the_token_moves_on_while_nothing_is_for_the_subscriber(
 ) -> None:
     monkeypatch.setattr(module, "PROGRESS_S", 0.02)
     carrier = SlowCarrier()
-    subscription = Subscription(bench.hub, carrier, 4, FeedFilter("node", "nobody"))  # type: ignore[arg-type]
+    subscription = Subscription(bench.hub, carrier, 4, FeedFilter("node", "nobody"))  # type: ignore[arg-type]  # a carrier that blocks
     task = asyncio.create_task(subscription.run(Token("c", 1, 0)))
     bench.feed(40)
     await eventually(lambda: carrier.frames and carrier.frames[-1]["token"] == "c.1.40", 5)

@@ -35,7 +35,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.node, self.wall_ms, self.applied_ms = Node(), 1000, 0
-        self.proposals = Proposals(self.node, lambda: self.wall_ms, lambda: self.applied_ms, lambda: 1)  # type: ignore[arg-type]
+        self.proposals = Proposals(self.node, lambda: self.wall_ms, lambda: self.applied_ms, lambda: 1)  # type: ignore[arg-type]  # its twin
         self.answers: dict[str, Any] = {}
 
     def add(self, name: str, term: int | None = None) -> None:
