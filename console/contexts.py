@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from console.core.format import reason_of
 from schemas.errors import InvalidInput, NotFound
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -73,7 +74,9 @@ def load_contexts(env: Mapping[str, str]) -> Contexts:
     except FileNotFoundError:
         return Contexts(path)
     except (OSError, ValueError) as error:
-        raise _bad(path, f"cannot be read: {error}", "`heteroflow login` writes a new one once it is gone.") from error
+        raise _bad(
+            path, f"cannot be read: {reason_of(error)}", "`heteroflow login` writes a new one once it is gone."
+        ) from error
     table, current = raw.get("contexts", {}), raw.get("current", "")
     if not isinstance(table, dict) or not isinstance(current, str):
         raise _bad(path, "is no contexts file", "It holds current = NAME and [contexts.NAME] tables.")

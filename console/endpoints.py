@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from console.contexts import Context, config_dir, load_contexts
+from console.core.format import reason_of
 from schemas.errors import InvalidInput
 from schemas.loopback import is_loopback
 
@@ -76,7 +77,9 @@ def _older(env: Mapping[str, str]) -> Context:
         return Context(())
     except (OSError, ValueError) as error:
         raise InvalidInput(
-            "bad_context", f"{path} cannot be read: {error}", 'It holds {"nodes": [...], "token_file": "..."}.'
+            "bad_context",
+            f"{path} cannot be read: {reason_of(error)}",
+            'It holds {"nodes": [...], "token_file": "..."}.',
         ) from error
     nodes = raw.get("nodes") if isinstance(raw, dict) else None
     token_file = raw.get("token_file", "") if isinstance(raw, dict) else None
@@ -100,7 +103,7 @@ def _data_dir_nodes(data_dir: str | None) -> tuple[str, ...]:
         facts: Any = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         hint = "Give the data directory of an agent that has joined, or --node."
-        raise InvalidInput("bad_data_dir", f"{path} cannot be read: {error}", hint) from error
+        raise InvalidInput("bad_data_dir", f"{path} cannot be read: {reason_of(error)}", hint) from error
     address = facts.get("api_addr") if isinstance(facts, dict) else None
     if not isinstance(address, str) or not address:
         raise InvalidInput(
@@ -179,7 +182,7 @@ def read_secret(path: Path) -> str:
             text = file.read(4096)
     except (OSError, ValueError) as error:
         hint = "Ask an admin of the mesh for an API key, or run as the agent's user."
-        raise InvalidInput("no_token", f"the token file {path} cannot be read: {error}", hint) from error
+        raise InvalidInput("no_token", f"the token file {path} cannot be read: {reason_of(error)}", hint) from error
     return checked_secret(text, str(path))
 
 

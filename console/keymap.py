@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from console.actions import ACTIONS, SCOPES, Action, actions_of
+from console.core.format import reason_of
 from schemas.errors import InvalidInput
 
 
@@ -56,7 +57,7 @@ def read_overrides(environment: Mapping[str, str]) -> dict[str, list[str]]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise InvalidInput("bad_keys", f"{path} cannot be read: {error}", hint) from error
+        raise InvalidInput("bad_keys", f"{path} cannot be read: {reason_of(error)}", hint) from error
     if not isinstance(raw, dict) or not all(
         isinstance(keys, list) and all(isinstance(key, str) for key in keys) for keys in raw.values()
     ):

@@ -37,7 +37,8 @@ async def capacity_warnings(request: web.Request, document: Mapping[str, Any]) -
         return []
     kind = f" {' or '.join(types)}" if types else ""
     field = f"{type_of(document)}.n_nodes"
-    message = f"needs {wanted} nodes x {cards}{kind} GPUs, and the whole mesh has {fitting} such nodes"
+    asked = f"{wanted} node{'s' * (wanted != 1)} x {cards}{kind} GPU{'s' * (cards != 1)}"
+    message = f"needs {asked}, and the whole mesh has {fitting} such nodes"
     hint = "It waits until nodes join; heteroflow queue says so too."
     return [Finding("cluster_too_small", field, f"{field}: {message}", hint).to_dict()]
 

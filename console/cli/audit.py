@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 from console.cli.options import whole
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
-from console.core.format import UNKNOWN
+from console.core.format import UNKNOWN, utc_text
 
 if TYPE_CHECKING:
     from console.client import MeshClient
 
 _PAGE = 1000
-_HEAD = ("TIME", "WHO", "DID", "TO", "THROUGH", "RESULT", "MORE")
+_HEAD = ("TIME (UTC)", "WHO", "DID", "TO", "THROUGH", "RESULT", "MORE")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     more = " ".join(f"{name}={value}" for name, value in sorted(entry["details"].items()))
     return (
-        str(entry["at"])[:19] + "Z",
+        utc_text(entry["at"]).removesuffix(" UTC"),
         entry["who"],
         entry["what"],
         entry["target"] or UNKNOWN,

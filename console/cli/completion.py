@@ -1,11 +1,10 @@
 """heteroflow completion bash|zsh|fish"""
 
 import argparse
-from importlib import import_module
 
 from console.cli.options import add_connection_options
 from console.cli.terminal import Terminal
-from console.cli.verb import VERBS, Verb
+from console.cli.verb import VERBS, Verb, verb_named
 from console.core.completion import SHELLS, script
 
 
@@ -17,8 +16,7 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: None) -> in
     known = {"": _words(argparse.ArgumentParser())}
     for name in VERBS:
         parser = argparse.ArgumentParser()
-        verb: Verb = import_module(f"console.cli.{name}").VERB
-        verb.add_arguments(parser)
+        verb_named(name).add_arguments(parser)
         known[name] = _words(parser)
     terminal.out.write(script(args.shell, known))
     return 0

@@ -10,6 +10,7 @@ from console.cli.request import new_request_id
 from console.cli.terminal import Terminal
 from console.cli.times import duration_s
 from console.cli.verb import Verb
+from console.core.format import utc_text
 from console.core.service_text import drain_text
 from schemas.states import DRAIN_MODES
 
@@ -42,7 +43,9 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
     else:
         many = answer.value["groups"]
         groups = f"{many} group{'' if many == 1 else 's'}"
-        what = "moved now" if args.mode == "move" else f"moved at {answer.value['deadline_at']} unless finished"
+        what = (
+            "moved now" if args.mode == "move" else f"moved at {utc_text(answer.value['deadline_at'])} unless finished"
+        )
         terminal.line(f"{args.node_id} is drained: {groups} there, {what}")
     return await _until_empty(args, terminal, client) if args.wait else 0
 

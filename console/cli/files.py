@@ -66,6 +66,8 @@ async def _list(args: argparse.Namespace, terminal: Terminal, client: "MeshClien
         params["cursor"] = page["cursor"]
     if args.output == "json":
         terminal.json({**found, "entries": entries, "cursor": None})
+    elif not args.paths and not found["mounts"]:
+        terminal.note("the group has no mounts: no checkpoint_path, dataset_path, base_checkpoint or task.mounts")
     elif not args.paths:
         rows = [(m["target"], "read" if m["read_only"] else "read, write", m["source"]) for m in found["mounts"]]
         terminal.table(_MOUNTS, rows)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from console.cli.group_ref import group_id_of
 from console.cli.request import new_request_id
 from console.cli.terminal import Terminal
+from console.core.format import utc_text
 
 if TYPE_CHECKING:
     from console.client import MeshClient
@@ -25,7 +26,7 @@ async def order_each(
         if args.output == "json":
             terminal.json(answer.value)
         elif until := answer.value.get("deadline_at"):
-            terminal.line(f"{group_id} {answer.value['status']} until its next checkpoint, or {until}")
+            terminal.line(f"{group_id} {answer.value['status']} until its next checkpoint, or {utc_text(until)}")
         else:
             terminal.line(f"{group_id} {answer.value['status']}")
     return group_ids

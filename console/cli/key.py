@@ -11,7 +11,7 @@ from console.cli.terminal import Terminal
 from console.cli.times import duration_s
 from console.cli.verb import Verb
 from console.contexts import write_private
-from console.core.format import UNKNOWN, age, moment_ms
+from console.core.format import age, moment_ms, utc_text
 from schemas.errors import Finding, InvalidInput, NotFound
 from schemas.rules.permissions import ROLES, SCOPES
 
@@ -54,7 +54,7 @@ async def _create(args: argparse.Namespace, terminal: Terminal, client: "MeshCli
     if args.output == "json":
         terminal.json(made)
         return 0
-    until = f", until {made['expires_at']}" if made["expires_at"] else ""
+    until = f", until {utc_text(made['expires_at'])}" if made["expires_at"] else ""
     terminal.note(f"key {made['key_id']} for {made['name']}: {made['role']} of tenant {made['tenant']}{until}")
     if args.out:
         terminal.note(f"it is in {args.out}: heteroflow login NAME --token-file {args.out}")
@@ -81,7 +81,7 @@ async def _list(args: argparse.Namespace, terminal: Terminal, client: "MeshClien
             ",".join(key["scopes"]) if key["scopes"] is not None else "all",
             key["state"],
             age(moment_ms(key["made_at"]), now_ms),
-            key["expires_at"] or UNKNOWN,
+            utc_text(key["expires_at"]),
         )
         for key in keys
     ]

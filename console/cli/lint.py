@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from console.cli.submit import assign, parsed
@@ -11,6 +12,7 @@ from console.core.sanitize import sanitize
 from schemas.errors import Finding, HeteroFlowError
 from schemas.task_group import check_task_group
 from schemas.task_group.check import Checked
+from schemas.task_group.parent import parent_of, told_by_parent
 
 _REFUSED = 1
 _UNREADABLE = 2
@@ -52,12 +54,17 @@ async def _run(args: argparse.Namespace, terminal: Terminal, _: object) -> int:
 
 
 def checked_document(args: argparse.Namespace) -> Checked:
-    """Of the file that was named, with its --set. Raises InvalidInput where it cannot be read."""
+    """Of the file that was named, with its --set; neither document nor errors where the rest comes from its parent.
+    Raises InvalidInput where it cannot be read."""
     raw = parsed(args.file)
     if isinstance(raw, dict):
         for assignment in args.set:
             assign(raw, assignment)
-    return check_task_group(raw, args.allow_path)
+    checked = check_task_group(raw, args.allow_path)
+    if not isinstance(raw, dict) or parent_of(raw) is None:
+        return checked
+    # Only a mesh knows what the parent's document gives this one.
+    return replace(checked, errors=[found for found in checked.errors if not told_by_parent(found)])
 
 
 def print_findings(args: argparse.Namespace, terminal: Terminal, checked: Checked) -> int:
@@ -66,7 +73,9 @@ def print_findings(args: argparse.Namespace, terminal: Terminal, checked: Checke
         terminal.json(_listed(checked.errors, checked.warnings))
     else:
         name = "standard input" if args.file == "-" else args.file
-        terminal.lines(_lines(name, checked.errors, checked.warnings))
+        terminal.lines(_lines(name, checked.errors, checked.warnings, checked.document is not None))
+        if checked.document is None and not checked.errors:
+            terminal.note("what it leaves out comes from its parent_checkpoint, and is judged when it is submitted")
     return _REFUSED if checked.errors else 0
 
 
@@ -77,10 +86,10 @@ def _listed(errors: Sequence[Finding], warnings: Sequence[Finding]) -> dict[str,
     }
 
 
-def _lines(name: str, errors: Sequence[Finding], warnings: Sequence[Finding]) -> list[str]:
+def _lines(name: str, errors: Sequence[Finding], warnings: Sequence[Finding], whole: bool) -> list[str]:
     """The verdict first, then what refuses it, then what is only doubtful; below each what to do."""
     counts = [_count(len(errors), "error"), _count(len(warnings), "warning")]
-    verdict = "would be refused" if errors else "would be accepted"
+    verdict = "would be refused" if errors else "would be accepted" if whole else "is right as far as it goes"
     lines = [sanitize(f"{'✗' if errors else '✓'} {name} {verdict}: {', '.join(counts)}")]
     for mark, findings in (("✗", errors), ("!", warnings)):
         for finding in findings:

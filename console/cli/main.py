@@ -6,13 +6,12 @@ import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import NamedTuple
 
 from console.cli.options import add_connection_options
 from console.cli.terminal import Terminal
 from console.cli.usage import UsageParser
-from console.cli.verb import VERBS, Verb
+from console.cli.verb import VERBS, Verb, verb_named
 from console.core.exit_codes import BROKEN_PIPE, INTERRUPTED, NO_NODE, OUTPUT_LOST, USAGE, of_status
 from schemas.errors import HeteroFlowError, InvalidInput, Problem
 
@@ -154,7 +153,7 @@ def _parser(words: Sequence[str]) -> tuple[UsageParser, dict[str, _Loaded]]:
             name, help=summary, description=summary[0].upper() + summary[1:] + ".", epilog=_EPILOG
         )
         if name in words:
-            verb: Verb = import_module(f"console.cli.{name.replace('-', '_')}").VERB
+            verb = verb_named(name)
             add_connection_options(child, again=True)
             verb.add_arguments(child)
             loaded[name] = _Loaded(verb, child)

@@ -9,6 +9,7 @@ from console.cli.request import new_request_id
 from console.cli.terminal import Terminal
 from console.cli.times import duration_s, moment
 from console.cli.verb import Verb
+from console.core.format import utc_text
 from schemas.errors import InvalidInput
 from schemas.states import DRAIN_MODES
 
@@ -38,7 +39,8 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
         how = {"mode": args.mode, "deadline_s": args.deadline, "reason": args.reason}
         body = json.dumps({**args.begins, "for_s": args.lasts, **how}).encode()
         answer = await client.write(path, new_request_id(), body)
-        said = f"{args.node_id} is out of service from {answer.value['from_at']} until {answer.value['until_at']}"
+        from_at, until_at = utc_text(answer.value["from_at"]), utc_text(answer.value["until_at"])
+        said = f"{args.node_id} is out of service from {from_at} until {until_at}"
     if args.output == "json":
         terminal.json(answer.value)
     else:

@@ -9,7 +9,7 @@ from console.cli.request import new_request_id
 from console.cli.terminal import Terminal
 from console.cli.times import duration_s
 from console.cli.verb import Verb
-from console.core.format import coarse
+from console.core.format import coarse, utc_text
 from console.core.line import plain
 from console.core.mesh_lines import mesh_summary, voter_head, voter_ids, voter_line
 from schemas.errors import InvalidInput
@@ -67,7 +67,7 @@ async def _show(args: argparse.Namespace, terminal: Terminal, client: "MeshClien
         return 0
     cells = terminal.cells or 100
     voters = [voter_line(status, raft_id, False, cells) for raft_id in voter_ids(status)]
-    terminal.lines([plain(shown) for shown in (mesh_summary(status), voter_head(cells), *voters)])
+    terminal.lines([plain(shown).strip() for shown in (mesh_summary(status), voter_head(cells), *voters)])
     return 0
 
 
@@ -79,9 +79,8 @@ def _said(action: str, value: dict[str, Any]) -> str:
     if action == RESUME:
         return "scheduling goes on"
     if action == HOLD:
-        return (
-            f"the mesh is held until {value['until_at']}: hosts that fall silent keep their tasks and are not given up"
-        )
+        until = utc_text(value["until_at"])
+        return f"the mesh is held until {until}: hosts that fall silent keep their tasks and are not given up"
     if not value["left_s"]:
         return "the mesh is not held"
     return f"leases are as usual again; nodes are given up again in {coarse(value['left_s'] * 1000)} at the latest"

@@ -23,9 +23,10 @@ async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient
     for group_id in await order_each("pause", args, terminal, client):
         if args.wait:
             row = await wait_for(client, group_id, {PAUSED, *TERMINAL})
+            if args.output != "json":
+                terminal.note(result_text(group_id, row))
             if row is None or row["status"] != PAUSED:
                 # Somebody stopped it meanwhile: it is not there to be resumed.
-                terminal.note(result_text(group_id, row))
                 code = code or exit_code(row)
     return code
 

@@ -19,6 +19,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def _run(args: argparse.Namespace, terminal: Terminal, _: object) -> int:
     checked = checked_document(args)
+    if checked.document is None and not checked.errors:
+        raise InvalidInput(
+            "needs_parent",
+            "what the document leaves out is its parent's, and only a mesh knows that",
+            "Write it in; `heteroflow clone PARENT` prints the parent's.",
+            field="training.parent_checkpoint",
+        )
     if checked.document is None:
         return print_findings(args, terminal, checked)
     nodes = shown_shape(checked.document)["n_nodes"]

@@ -8,7 +8,7 @@ from console.cli.ls import PRIORITY_NAMES, run_time, short_reason
 from console.cli.options import whole
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
-from console.core.format import UNKNOWN, age, byte_text, moment_ms, number, status_text, text_or_dash
+from console.core.format import UNKNOWN, age, byte_text, moment_ms, number, status_text, text_or_dash, utc_text
 from schemas.api import GroupDetail, Image, Task
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _facts(group: GroupDetail, now_ms: int) -> list[str]:
     training, task = config.get("training") or {}, config.get("task") or {}
     endpoints = [f"{name} {at}" for shown in group.get("tasks") or [] for name, at in shown["endpoints"].items()]
     nodes, each = group.get("n_nodes"), group.get("per_node_gpu")
-    world = f"{number(nodes)} nodes x {number(each)} cards"
+    world = f"{number(nodes)} node{'s' * (nodes != 1)} x {number(each)} card{'s' * (each != 1)}"
     types = group.get("gpu_type")
     reason = short_reason(group)
     facts = [
@@ -60,7 +60,7 @@ def _facts(group: GroupDetail, now_ms: int) -> list[str]:
         ("priority", PRIORITY_NAMES.get(group.get("priority", -1), UNKNOWN)),
         (
             "submitted",
-            f"{text_or_dash(group.get('created_at'))} ({age(moment_ms(group.get('created_at')), now_ms)} ago)",
+            f"{utc_text(group.get('created_at'))} ({age(moment_ms(group.get('created_at')), now_ms)} ago)",
         ),
         ("run", run_time(group, now_ms)),
         *(_saved(group, training, now_ms) if training else []),
@@ -73,7 +73,7 @@ def _facts(group: GroupDetail, now_ms: int) -> list[str]:
         facts.append(("rendezvous", f"{meeting['state']}: {meeting['text']}"))
     if limit := group.get("limit"):
         what = "fails unless it runs by then" if limit["over"] == "wait_over" else "ends then, by its deadline_s"
-        facts.append(("limit", f"{text_or_dash(limit.get('at'))} ({what})"))
+        facts.append(("limit", f"{utc_text(limit.get('at'))} ({what})"))
     if again_of := group.get("resubmit_of"):
         facts.append(("again of", again_of))
     return [f"{label:<13} {value}" for label, value in facts]
@@ -87,7 +87,7 @@ def _saved(group: GroupDetail, training: dict[str, Any], now_ms: int) -> list[tu
     if risk := group.get("at_risk"):
         facts.append(("at risk", risk["text"]))
     if asked := group.get("stop_after"):
-        facts.append(("stops", f"after its next checkpoint, or {text_or_dash(asked.get('deadline_at'))}"))
+        facts.append(("stops", f"after its next checkpoint, or {utc_text(asked.get('deadline_at'))}"))
     if parent := group.get("parent"):
         step = "" if parent["step"] is None else f", step {parent['step']}"
         facts.append(("parent", f"{parent['group_id']}{step}: {parent['path']}"))

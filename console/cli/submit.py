@@ -103,6 +103,9 @@ def read_document(name: str) -> dict[str, Any]:
 def parsed(name: str) -> Any:
     """What a file or standard input holds, scalars as written. Raises InvalidInput where it cannot be read."""
     body, is_json = _body(name)
+    if body.startswith(b"#!"):
+        hint = "Put what it runs into task.command of a document; `heteroflow template ls` lists some to begin with."
+        raise InvalidInput("a_script", f"{name} is a script, and no task-group document", hint)
     if is_json:
         return parse_strict_json(body)
     from schemas.as_written_yaml import parse_yaml  # loads a YAML parser, which JSON does without

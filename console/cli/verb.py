@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -68,3 +69,9 @@ class Verb:
     outputs: tuple[str, ...] = ("table", "json")
     raw: bool = False
     program: bool = False
+
+
+def verb_named(name: str) -> Verb:
+    """One of VERBS, from its file."""
+    verb: Verb = import_module(f"console.cli.{name.replace('-', '_')}").VERB
+    return verb

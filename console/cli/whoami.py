@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
+from console.core.format import utc_text
 from schemas.rules.permissions import MESH
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def person_text(who: Mapping[str, Any]) -> str:
     if who["kind"] == MESH:
         return "the holder of the mesh token, an administrator"
     of = "sees every tenant" if who["sees_all_tenants"] else f"sees tenant {who['tenant']}"
-    ends = f", until {who['expires_at']}" if who["expires_at"] else ""
+    ends = f", until {utc_text(who['expires_at'])}" if who["expires_at"] else ""
     return f"{who['name']}, {who['role']} of tenant {who['tenant']}, {of} (key {who['key_id']}{ends})"
 
 

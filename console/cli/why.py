@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from console.cli.group_ref import group_id_of
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
-from console.core.format import age, moment_ms, number
+from console.core.format import age, moment_ms, number, utc_text
 from schemas.api import FaultEvent, GroupDetail
 from schemas.states import GROUP_STATUSES
 
@@ -53,18 +53,18 @@ def _reasons(group: GroupDetail, position: int | None) -> list[str]:
         reason = group.get("pending_reason")
         said.append(f"  {reason['text']}" if reason else "  The scheduler has not looked at it yet.")
         details = (reason.get("details") or {}) if reason else {}
-        said += [f"    {key.replace('_', ' ')}: {text}" for key, value in details.items() if (text := _detail(value))]
+        said += [f"    {key}: {text}" for key, value in details.items() if (text := _detail(value))]
         if position is not None:
             said.append(f"  It is number {position} in the queue.")
     if group["status"] == "paused":
         said.append(f"  It goes on from its newest checkpoint: heteroflow resume {group['group_id']}")
     if limit := group.get("limit"):
         what = "unless it runs by then" if limit["over"] == "wait_over" else "as its deadline_s is over then"
-        said.append(f"  It fails at {limit.get('at')}, {what}.")
+        said.append(f"  It fails at {utc_text(limit.get('at'))}, {what}.")
     meeting = group.get("rendezvous")
     if group["status"] == "running" and meeting and meeting["state"] != "formed":
         said.append(f"  Its ranks have not become one world: {meeting['text']}.")
-        said.append("  Nothing is stopped for it; its alert says what to do: heteroflow console --view alerts")
+        said.append("  Nothing is stopped for it; its alert says what to do: heteroflow alerts")
     failure = group.get("failure")
     if failure:
         rank = failure.get("rank")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from unicodedata import combining, east_asian_width
 
-from schemas.instants import parse_iso_utc
+from schemas.instants import iso_utc, parse_iso_utc
 
 UNKNOWN = "–"
 
@@ -34,6 +34,17 @@ def moment_ms(text: str | None) -> int | None:
         return parse_iso_utc(text)
     except ValueError:
         return None
+
+
+def utc_text(iso: str | None) -> str:
+    """`2026-11-30 15:04:55 UTC`, of a moment as the API tells it; for people, who read it in a line."""
+    at_ms = moment_ms(iso)
+    return UNKNOWN if at_ms is None else f"{iso_utc(at_ms)[:19].replace('T', ' ')} UTC"
+
+
+def reason_of(error: Exception) -> str:
+    """What the system says of a file, without its number and the path that stands before it already."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def age(since_ms: int | None, now_ms: int) -> str:

@@ -133,6 +133,17 @@ TOP = Section(
         "resources": "use training.n_nodes, training.per_node_gpu and training.gpu_type",
         "spec": "this document has no such level: write training and task at the top level",
         "metadata": "use name and labels at the top level",
+        **dict.fromkeys(("kind", "apiVersion"), "write task_type: training, inference or container"),
+        **dict.fromkeys(("run", "script"), "use task.command"),
+        "setup": "put it into task.command before what it runs, or into the image",
+        **dict.fromkeys(("envs", "environment"), "use task.env"),
+        "workdir": "use task.working_dir",
+        **dict.fromkeys(
+            ("gpus", "gpu", "num_gpus", "gpu_count", "accelerators", "gres"),
+            "use training.per_node_gpu and task.gpu_required, both the cards of one node",
+        ),
+        **dict.fromkeys(("partition", "datacenters"), "groups go where they fit; training.gpu_type chooses the cards"),
+        **dict.fromkeys(("time", "timeout", "time_limit", "walltime"), "use training.deadline_s, in seconds"),
     },
 )
 
@@ -185,6 +196,9 @@ TRAINING_PART = Section(
     },
     advice={
         "compute": "use n_nodes, per_node_gpu and gpu_type",
+        **dict.fromkeys(
+            ("gpus", "gpu", "num_gpus", "gpu_count"), "use per_node_gpu, the cards of one node, and n_nodes"
+        ),
         "checkpoint": "use checkpoint_path, checkpoint_interval (seconds) and keep_last_n",
         "interval_steps": "use checkpoint_interval, in seconds; pass a step interval to the script in hyper_params",
         **{

@@ -55,6 +55,12 @@ def with_inherited(document: Mapping[str, Any], parent: Mapping[str, Any]) -> di
     return {**document, TRAINING: training, "task": task}
 
 
+def told_by_parent(found: Finding) -> bool:
+    """Of a document with a parent: what it leaves out here, `with_inherited` may put in."""
+    section, _, name = found.path.partition(".")
+    return found.code == "missing_field" and section in (TRAINING, "task") and name not in _OWN
+
+
 def _parent_named(words: str) -> ParentNamed | None:
     matched = _NAMED.match(words)
     if matched is None or group_id_refusal(matched["group"]) is not None:

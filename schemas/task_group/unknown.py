@@ -34,7 +34,7 @@ def _meant(section: str, name: str, kind: str) -> tuple[str, str | None, str, st
         return _misplaced(name, homes[0])
     if len(name) <= _KEY_COMPARED:
         spelled = name.lower().replace("-", "_")
-        if close := get_close_matches(spelled, list(here.fields), n=1, cutoff=0.72):
+        if close := get_close_matches(spelled, _below(section, kind), n=1, cutoff=0.72):
             return (
                 "unknown_field",
                 dotted(section, close[0]),
@@ -45,7 +45,13 @@ def _meant(section: str, name: str, kind: str) -> tuple[str, str | None, str, st
             if other != section and (near := get_close_matches(spelled, list(fields.fields), n=1, cutoff=0.85)):
                 field = dotted(other, near[0])
                 return "unknown_field", None, f" (did you mean {field}?)", f"Rename it and move it to {field}."
-    return "unknown_field", None, "", f"Remove it. Fields here: {', '.join(here.fields)}."
+    return "unknown_field", None, "", f"Remove it. Fields here: {', '.join(_below(section, kind))}."
+
+
+def _below(section: str, kind: str) -> list[str]:
+    """Names that may stand here; at the top the sections too."""
+    sections = [name for name in SECTIONS if name and (name not in TASK_TYPES or name == kind)] if not section else []
+    return [*SECTIONS[section].fields, *sections]
 
 
 def _misplaced(name: str, home: str) -> tuple[str, str | None, str, str]:

@@ -221,7 +221,7 @@ class TestReading:
         group_id = await cli.submit()
         await cli.run_group(group_id, exit_code=7)
         assert await cli("show", "ft-a") == 0
-        for said in (group_id, "F failed", "1 nodes x 2 cards", "python train.py", "exited", "/data/ckpt/ft-a"):
+        for said in (group_id, "F failed", "1 node x 2 cards", "python train.py", "exited", "/data/ckpt/ft-a"):
             assert said in cli.out
         assert await cli("why", group_id) == 0
         for said in ("ft-a is failed", "rank 0", f"heteroflow logs {group_id} --rank 0", "last events"):

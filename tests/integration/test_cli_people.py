@@ -129,7 +129,7 @@ async def test_the_audit_shows_changes_and_refusals(cli):
     assert await as_(cli, member, "stop", group) == 0
     assert await cli("audit") == 0
     lines = cli.out.splitlines()
-    assert [line.split()[2] for line in lines[1:]] == ["StopGroup", "DeleteGroup", "PutKey", "SubmitGroup"]
+    assert [line.split()[3] for line in lines[1:]] == ["StopGroup", "DeleteGroup", "PutKey", "SubmitGroup"]
     assert "refused: group_active" in lines[2] and "done" in lines[1] and "mo" in lines[1] and "n1" in lines[1]
     assert member not in cli.out
     assert await cli("audit", "--who", "mo", "--limit", "1", "-o", "json") == 0

@@ -120,7 +120,7 @@ class TestMaintenance:
     async def test_planned_shown_and_cancelled(self, cli):
         await cli.join()
         assert await cli("maintenance", "n1", "--from", "2101-02-03T04:05Z", "--for", "2h", "--reason", "bios") == 0
-        assert "from 2101-02-03T04:05:00.000Z until 2101-02-03T06:05:00.000Z" in cli.out
+        assert "from 2101-02-03 04:05:00 UTC until 2101-02-03 06:05:00 UTC" in cli.out
         assert await cli("nodes") == 0
         assert "maintenance 2101-02-03 04:05 UTC to 2101-02-03 06:05 UTC" in cli.out
         assert await cli("maintenance", "n1", "--cancel") == 0

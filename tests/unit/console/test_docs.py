@@ -2,10 +2,9 @@
 
 import argparse
 import re
-from importlib import import_module
 from pathlib import Path
 
-from console.cli.verb import VERBS
+from console.cli.verb import VERBS, verb_named
 from console.core import exit_codes
 from schemas.rules.allowed_paths import DEFAULT_ALLOWED_PATHS
 from schemas.task_group.fields import SECTIONS, Later
@@ -25,7 +24,7 @@ def test_verbs_and_their_options():
     assert set(rows) == set(VERBS)
     for name in VERBS:
         parser = argparse.ArgumentParser()
-        import_module(f"console.cli.{name.replace('-', '_')}").VERB.add_arguments(parser)
+        verb_named(name).add_arguments(parser)
         for action in parser._actions:
             if action.option_strings and action.dest != "help":
                 assert any(f"`{option}" in rows[name] for option in action.option_strings), (

@@ -5,6 +5,7 @@ import pytest
 from console.core.exit_codes import of_status
 from console.core.format import (
     _ONE_CELL_EACH,
+    UNKNOWN,
     age,
     clipped,
     coarse,
@@ -12,8 +13,10 @@ from console.core.format import (
     moment_ms,
     number,
     padded,
+    reason_of,
     status_text,
     table,
+    utc_text,
     width,
 )
 
@@ -98,3 +101,10 @@ def test_what_is_counted_without_looking_at_each_character_is_one_cell_wide():
         if _ONE_CELL_EACH.fullmatch(chr(code)):
             assert not combining(chr(code)) and east_asian_width(chr(code)) not in "WF", hex(code)
     assert width("…–█⣿é") == 5 and width("宽…") == 3
+
+
+def test_a_moment_and_a_reason_as_people_read_them():
+    assert utc_text("2026-11-30T15:04:55.073Z") == "2026-11-30 15:04:55 UTC"
+    assert utc_text(None) == utc_text("soon") == UNKNOWN
+    assert reason_of(FileNotFoundError(2, "No such file or directory", "/nope")) == "No such file or directory"
+    assert reason_of(ValueError("line 3")) == "line 3"

@@ -107,6 +107,27 @@ def test_paths_of_this_mesh(lint):
     assert lint(document, "--allow-path", "/srv/") == 0
 
 
+def test_what_a_parent_gives_is_no_error_of_the_document(lint):
+    parent = {"parent_checkpoint": "tg-" + "0" * 20, "checkpoint_path": "/data/ckpt/b"}
+    document = {"name": "child", "task_type": "training", "training": parent, "task": {"command": "torchrun t.py"}}
+    assert lint(document) == 0
+    assert "is right as far as it goes" in lint.out and "parent_checkpoint" in lint.err
+    assert lint(document, "--json") == 0 and json.loads(lint.out) == {"errors": [], "warnings": []}
+    assert lint({**document, "training": {**parent, "nodes": 2}}) == 1 and "did you mean n_nodes" in lint.out
+    own = {name: value for name, value in parent.items() if name != "checkpoint_path"}
+    assert lint({"task_type": "training", "training": own}) == 1
+    for said in ("2 errors", "name is missing", "training.checkpoint_path is missing"):
+        assert said in lint.out
+    path = lint._directory / "job.json"
+    path.write_text(json.dumps(document))
+    assert lint.run("render", str(path)) == 2 and "heteroflow clone PARENT" in lint.err
+
+
+def test_a_script_of_a_batch_system_is_told_where_it_belongs(lint):
+    assert lint(b"#!/bin/bash\n#SBATCH --nodes=2\nsrun x\n", name="job.sbatch") == 2
+    assert "task.command" in lint.err and "heteroflow template ls" in lint.err
+
+
 @pytest.mark.attack(48)
 def test_no_text_of_a_document_drives_a_terminal(lint):
     assert (

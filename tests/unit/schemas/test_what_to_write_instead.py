@@ -81,3 +81,27 @@ def test_a_path_that_only_looks_so_is_not(path):
     checked = check_task_group(good(training__checkpoint_path=path))
     assert not checked.errors
     assert "not_expanded" not in [each.code for each in checked.warnings]
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("traning", "did you mean training?"),
+        ("tasks", "did you mean task?"),
+        ("kind", "Write task_type"),
+        ("run", "Use task.command."),
+        ("gpus", "task.gpu_required"),
+        ("training.gpus", "Use per_node_gpu"),
+        ("zzz", "name, task_type, priority, tenant"),
+    ],
+)
+def test_words_of_other_systems_lead_to_ours(field, said):
+    (finding,) = errors_at(good(**{field.replace(".", "__"): "x"}), field)
+    assert said in f"{finding.message} {finding.hint}"
+
+
+def test_the_fields_at_the_top_are_told_with_the_sections_of_its_type():
+    (finding,) = errors_at(good(zzz="x"), "zzz")
+    assert finding.hint.endswith("preemptible, training, task.")
+    (finding,) = errors_at({"name": "a", "task_type": "container", "task": {}, "zzz": 1}, "zzz")
+    assert "container" in finding.hint and "training" not in finding.hint and "inference" not in finding.hint
