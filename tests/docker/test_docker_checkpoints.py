@@ -52,8 +52,8 @@ class Lineage(World):
         """For a node that sees it: a share may be mounted elsewhere, or later."""
 
         def told() -> bool:
-            reason = self.mesh.group(group)["pending_reason"] or {}
-            return words in str(reason.get("text"))
+            events = self.mesh.api().call("GET", f"/task-groups/{group}/fault-events")["events"]
+            return any(one["kind"] == "claim_failed" and words in one["text"] for one in events)
 
         until(f"{group} to say {words!r}", told, WAIT_S)
         self.mesh.api().call("POST", f"/task-groups/{group}/stop")

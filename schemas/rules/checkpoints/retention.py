@@ -11,7 +11,7 @@ from typing import Any
 
 from schemas.rules.checkpoints.manifest import DIRECTORY
 from schemas.rules.checkpoints.marked import loose_step
-from schemas.rules.checkpoints.names import shown
+from schemas.rules.checkpoints.names import lightning_step, shown
 from schemas.rules.checkpoints.probe import Verdict, verdicts
 from schemas.rules.checkpoints.saved import saved_of
 from schemas.rules.checkpoints.trainer import STATE, read_state
@@ -89,6 +89,8 @@ def _why_kept(root: Directory, item: Verdict, spared: set[str]) -> str | None:
         return "was resumed from, or is named by another"
     if item.tracker is not None and item.tracker in (name, str(item.candidate.order.number)):
         return "is what the framework's own record names"
+    if lightning_step(name) is not None:
+        return "which one Lightning calls its best is in a pickle"
     if not item.candidate.in_directory and loose_step(name) is None:
         return "it is neither one directory nor a file with .complete beside it"
     place, _, _ = item.path.rpartition("/")

@@ -160,12 +160,18 @@ def test_a_file_goes_with_its_marker(tmp_path, place):
     assert probed(tmp_path, "ddp").pick == f"{below}step_30.pt"
 
 
-def test_a_file_of_lightning_stays(tmp_path):
+def test_what_lightning_saved_stays_in_files_and_in_directories(tmp_path):
     """Which one its trainer calls the best is in a pickle."""
     for step in (1, 2, 3):
         loose(tmp_path, f"epoch=0-step={step}.ckpt", step, marked=False)
-    planned = plan(tmp_path, 1)
-    assert planned.remove == () and "neither one directory nor" in dict(planned.kept)["epoch=0-step=1.ckpt"]
+    tree = copied("pytorch-fsdp2-dcp/complete", tmp_path / "directories")
+    for step in (10, 20):
+        loose(tree / f"step-{step}", "meta.pt", step, marked=False)
+        (tree / f"step-{step}").rename(tree / f"epoch=0-step={step}.ckpt")
+    for place, oldest in ((tmp_path, 1), (tree, 10)):
+        planned = plan(place, 1)
+        assert planned.remove == (), planned
+        assert "calls its best" in dict(planned.kept)[f"epoch=0-step={oldest}.ckpt"]
 
 
 def test_what_bears_one_number_stays_or_goes_together(tmp_path):
