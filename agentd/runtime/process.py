@@ -64,6 +64,9 @@ class ProcessRuntime:
         self._feed = ChangeFeed()
 
     async def open(self) -> None:
+        # First: a task whose files somebody removed is nobody's any more, and the mesh will start another attempt.
+        known = [str(path) for _, path in task_paths(self._root)]
+        await _until(lambda: reach.kill_strays(str(self._root), known))
         for path in forgotten_paths(self._root):
             self._sweep(path)
         for task_id, path in task_paths(self._root):

@@ -127,6 +127,7 @@ def end_without_shim(
 ) -> bool:
     """Writes the end of a task whose shim is no more, once `gone` finds nothing of it alive. False before, and while a
     shim holds the task; one that comes late finds the end and starts nothing."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have removed it
     lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,7 @@ from agentd.shim.ending import Ending
 from agentd.shim.host import Process
 from agentd.shim.order import Spec, read_stop
 from agentd.shim.reach import ask_again, kill, kill_marked, terminate
-from agentd.shim.record import TaskRecord
+from agentd.shim.record import PID, SPEC, TaskRecord
 
 # Orders come with a signal and the lease says itself when it ends; this is for a signal that was missed.
 _LOOK_S = 1.0
@@ -51,7 +51,7 @@ class Duty:
 
     def obey(self, now_ns: int, record: TaskRecord, began: bool) -> float:
         """Does what is due; seconds until it must look again. began: the program of `record` runs."""
-        verdict = self._heed(now_ns, record)
+        verdict = self._heed(now_ns, record, (SPEC, PID))
         if not self._ending.why:
             return self._wait_s(verdict.term_at_ns - now_ns, _LOOK_S)
         if now_ns >= self._ending.kill_at_ns:
@@ -67,7 +67,7 @@ class Duty:
 
     def obey_unborn(self, now_ns: int, record: TaskRecord) -> float:
         """As `obey` while nobody can say yet which process the task is: whatever carries its mark goes at once."""
-        verdict = self._heed(now_ns, record)
+        verdict = self._heed(now_ns, record, (SPEC,))
         if not self._ending.why:
             return self._wait_s(verdict.term_at_ns - now_ns, _LOOK_S)
         kill_marked(self._directory)
@@ -84,7 +84,8 @@ class Duty:
             return why, f"{self._ending.reason}: {late}"
         return why, self._ending.reason
 
-    def _heed(self, now_ns: int, record: TaskRecord) -> Verdict:
+    def _heed(self, now_ns: int, record: TaskRecord, files: Sequence[str]) -> Verdict:
+        """files: those without which agent and guard do not know of the task."""
         order = read_stop(self._directory)
         if order is not None:
             self._grace_s = order.grace_s
@@ -93,8 +94,22 @@ class Duty:
             self._ending = ending.stop(self._ending, now_ns, int(self._spec.stop_grace_s * 1e9), "SIGTERM to the shim")
         verdict = lease_verdict(self._spec, record)
         self._ending = ending.fence(self._ending, verdict)
+        if gone := next((name for name in files if _is_removed(os.path.join(self._directory, name))), None):
+            # The agent takes such a task for ended, the mesh starts the next attempt, and no stop would come here.
+            self._ending = ending.abandon(self._ending, now_ns, f"somebody removed {gone} of this task from its host")
         return verdict
 
     @staticmethod
     def _wait_s(due_ns: int, most_s: float) -> float:
         return min(max(due_ns / 1e9, _KILL_ROUND_S), most_s)
+
+
+def _is_removed(path: str) -> bool:
+    """Not where the disk only fails to say."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False

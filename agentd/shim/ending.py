@@ -28,6 +28,13 @@ def stop(ending: Ending, now_ns: int, grace_ns: int, reason: str) -> Ending:
     return Ending("stopped", kill_at_ns, reason)
 
 
+def abandon(ending: Ending, now_ns: int, reason: str) -> Ending:
+    """At once: who would have to end it later cannot find it any more."""
+    if ending.why:
+        return ending._replace(kill_at_ns=min(ending.kill_at_ns, now_ns))
+    return Ending("lost", now_ns, reason)
+
+
 def why_ended(ending: Ending, signal: int | None) -> str:
     """A stop or a fence that was asked for wins over how the program then ended."""
     if ending.why:

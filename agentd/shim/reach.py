@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from agentd.shim.host import Process, descendants, process_table, read_process, send
 from agentd.shim.record import MARK, NAMESPACES, TaskRecord
@@ -70,6 +70,22 @@ def kill(record: TaskRecord, directory: str) -> bool:
 def kill_marked(directory: str) -> bool:
     """As `kill`, where the record of the task is lost: by the mark that its processes carry."""
     return _kill_all(lambda: _marked(directory, process_table()))
+
+
+def kill_strays(root: str, known: Collection[str]) -> bool:
+    """As `kill`, of whatever carries the mark of a task below `root` that is none of the known directories."""
+    start = f"{MARK}={root.rstrip('/')}/".encode()
+    marks = {f"{MARK}={directory}".encode() for directory in known}
+
+    def strays() -> Sequence[Process]:
+        table = process_table()
+        return [
+            process
+            for process in table.values()
+            if any(word.startswith(start) and word not in marks for word in _environment(process.pid))
+        ]
+
+    return _kill_all(strays)
 
 
 def _kill_all(find: Callable[[], Sequence[Process]]) -> bool:

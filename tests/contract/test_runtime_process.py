@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,6 +92,45 @@ async def test_the_same_while_no_agent_was_there_to_see(family: Family, kind: st
     await after.runtime.open()
     assert (await after.reach("exited")).why == "lost"
     assert task.processes() == []
+    await after.runtime.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_task_whose_directory_was_removed_is_lost_and_all_of_it_is_gone(family: Family, kind: str) -> None:
+    agent = Agent(family, kind)
+    await agent.runtime.open()
+    task = await agent.start("trap '' TERM; setsid sleep 300 & echo up; while :; do sleep 0.05; done")
+    await until_said(task, "up")
+    shutil.rmtree(task.directory)
+    assert (await agent.reach("exited")).why == "lost"
+    assert task.processes() == []
+    await agent.runtime.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["", "spec.json"])
+async def test_what_an_agent_finds_without_its_files_is_ended_before_it_says_what_runs(
+    family: Family, kind: str, name: str
+) -> None:
+    """The shim is frozen, so that nobody but the new agent can do it; a task beside it goes on."""
+    agent = Agent(family, kind)
+    await agent.runtime.open()
+    task = await agent.start(LOOP)
+    await until_said(task, "up")
+    beside = family.task(LOOP, name="group-b/1/0", isolation=[kind])
+    beside.start()
+    beside.says("up")
+    await agent.runtime.close()
+    os.kill(task.record()["shim_pid"], signal.SIGSTOP)
+    if name:
+        (task.directory / name).unlink()
+    else:
+        shutil.rmtree(task.directory)
+    after = Agent(family, kind)
+    await after.runtime.open()
+    assert task.processes() == []
+    assert [(seen.id.group_id, seen.state) for seen in await after.runtime.list()] == [("group-b", "running")]
+    assert beside.processes() != []
     await after.runtime.close()
 
 

@@ -353,6 +353,22 @@ def test_a_shim_whose_directory_was_removed_ends_with_its_task(family: Family, k
     assert shim.wait(20) == 0
 
 
+@pytest.mark.parametrize("name", ["", "spec.json", "pid.json"])
+def test_a_task_that_nobody_could_find_any_more_is_ended(family: Family, kind: str, name: str) -> None:
+    """The agent takes it for ended and the mesh starts another attempt, which must not find this one alive."""
+    task = family.task("trap '' TERM; setsid sleep 300 & echo on; while :; do sleep 0.05; done", isolation=[kind])
+    shim = task.start()
+    task.says("on")
+    if name:
+        (task.directory / name).unlink()
+    else:
+        shutil.rmtree(task.directory)
+    assert shim.wait(20) == 0
+    assert task.processes() == []
+    if name == "pid.json":
+        assert (task.end() or {})["why"] == "lost" and "pid.json" in task.end()["error"]
+
+
 def test_the_environment_is_the_spec_and_no_more(family: Family) -> None:
     value = "a b'c\"d $(touch pwn) `id`\nline two = é"
     task = family.task("", argv=["/usr/bin/env", "-0"], env={"HP": value, "EMPTY": ""})

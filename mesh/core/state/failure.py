@@ -35,9 +35,9 @@ def exit_text(exit_code: int | None, signal: int | None) -> str:
 
 def judge_exit(report: dict[str, Any]) -> str | None:
     """How an unasked-for exit ends the attempt: None for success, else an ending. A fenced rank did not fail, whatever
-    its code: its host lost the lease. One without any status fell with its host."""
+    its code: its host lost the lease. A lost one, or one without any status, fell with its host."""
     exit_code, signal, why = report["exit_code"], report["signal"], report.get("why", "")
-    if why == "fenced" or (exit_code is None and not signal and why != "start_failed"):
+    if why in ("fenced", "lost") or (exit_code is None and not signal and why != "start_failed"):
         return ENDING_RECOVERING
     if exit_code == 0 and not signal and why not in ("stopped", "killed", "start_failed"):
         return None

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentd.core.deadline import NEVER_NS, Verdict
-from agentd.shim.ending import Ending, fence, stop, why_ended
+from agentd.shim.ending import Ending, abandon, fence, stop, why_ended
 
 SECOND = 1_000_000_000
 QUIET = Verdict(False, 100 * SECOND, 104 * SECOND, "")
@@ -31,6 +31,13 @@ def test_a_fence_hurries_a_stop_and_leaves_its_name() -> None:
 
 def test_a_stop_under_a_fence_cannot_delay_it() -> None:
     assert stop(fence(Ending(), DUE), 11 * SECOND, 60 * SECOND, "user") == fence(Ending(), DUE)
+
+
+def test_who_cannot_be_found_any_more_is_killed_at_once_and_a_stop_keeps_its_name() -> None:
+    assert abandon(Ending(), 9 * SECOND, "gone") == Ending("lost", 9 * SECOND, "gone")
+    stopping = stop(Ending(), 8 * SECOND, 60 * SECOND, "user")
+    assert abandon(stopping, 9 * SECOND, "gone") == Ending("stopped", 9 * SECOND, "user")
+    assert abandon(abandon(Ending(), 9 * SECOND, "gone"), 10 * SECOND, "again").kill_at_ns == 9 * SECOND
 
 
 @settings(deadline=None)

@@ -206,6 +206,7 @@ def test_within_a_batch_the_hosts_clock_orders_and_across_batches_the_log_where_
         ({"exit_code": 0, "why": "stopped"}, "failed", "unknown"),
         ({"exit_code": None, "signal": 9, "why": "fenced"}, "pending", None),
         ({"exit_code": 0, "why": "fenced"}, "pending", None),
+        ({"exit_code": None, "signal": 9, "why": "lost"}, "pending", None),
         ({"exit_code": None, "signal": None}, "pending", None),
     ],
 )
