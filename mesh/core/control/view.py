@@ -144,6 +144,7 @@ class View:
             ready=node["ready"],
             cards=cards,
             free=tuple(card for card in cards if card.uuid not in taken),
+            holds=tuple(sorted(len(hold["gpus"]) for hold in holds if hold["gpus"])),
             cleaning=sum(len(hold["gpus"]) for hold in holds if hold["state"] == RELEASING),
             ports=frozenset(port for hold in holds for port in ports_of(hold)),
             endless=tuple(card for card in cards if card.uuid in kept),

@@ -1,7 +1,8 @@
 """One scheduler pass.
 
 Naively each group takes what is free, and a large one at the head waits for ever while small ones fill every hole. So a
-group that cannot be placed keeps every node it could use, and those behind it get only what it could not use anyway.
+group that cannot be placed keeps every node it could use, and those behind it get only what it would never miss: nodes
+it cannot use, and cards that would not be enough for it, whoever ends first.
 """
 
 from typing import Any
@@ -63,7 +64,7 @@ def plan(view: MeshView, now_ms: int) -> Plan:
         else:
             seen = tallies.get(key) or tally(pool, key)
             if pool.is_reserved(key):
-                # Nothing this request could use can change any more in this pass: the next one like it counts alike.
+                # The next one like it waits too, and what little changes for it in this pass need not be counted anew.
                 tallies[key] = seen
             reasons[group.group_id] = why_waiting(pool, group, seen)
         pool.reserve(group)

@@ -22,7 +22,9 @@ START_MS = 120_000
 @dataclass(slots=True)
 class Seat:
     """One node in this pass. ready: it could start something; why not is `lost`, `engine_down` or `cordoned`. avoid: 0
-    for a node without a recent fault; resting: not to be used at all yet; closes_ms: as of the node."""
+    for a node without a recent fault; resting: not to be used at all yet; closes_ms: as of the node. freed: bit n
+    where n cards may have come free at some moment. kept_cards, kept_ports: what ranks of held groups need here;
+    missed: whether so many cards would be missed by one of them, where that was asked."""
 
     node_id: str
     ready: bool
@@ -41,7 +43,11 @@ class Seat:
     endless_ports: frozenset[int]
     tasks: int
     closes_ms: int | None
+    freed: int
     keeper: Waiting | None = None
+    kept_cards: set[int] = field(default_factory=set)
+    kept_ports: set[int] = field(default_factory=set)
+    missed: dict[int, bool] = field(default_factory=dict)
 
     def could_take(self, types: tuple[str, ...], key: Key) -> bool:
         """With nothing else on it. types: one option of the key's."""
@@ -56,6 +62,31 @@ class Seat:
         """It would run into this node's maintenance."""
         return self.closes_ms is not None and self.closes_ms <= key[4]
 
+    def keeps_out(self, key: Key) -> bool:
+        """Whether a rank of `key` could make a held group wait longer for this node: if it never went away, would there
+        be a moment, as the holders end in any order, at which the held one fits without it and does not fit beside it?
+        Cards of several types are not counted so: they are kept."""
+        if self.keeper is None:
+            return False
+        count = key[1]
+        missed = self.missed.get(count)
+        if missed is None:
+            several = count > 0 and len(self.total) > 1
+            missed = several or any(self._would_miss(needed, count) for needed in self.kept_cards)
+            self.missed[count] = missed
+        return missed or not self.kept_ports.isdisjoint(key[3])
+
+    def _would_miss(self, needed: int, count: int) -> bool:
+        first, end = max(0, needed - len(self.free)), needed - len(self.free) + count
+        return end > first and bool(self.freed >> first & ((1 << (end - first)) - 1))
+
+    def keep(self, key: Key, group: Waiting) -> None:
+        self.keeper = self.keeper or group
+        if key[1] not in self.kept_cards:
+            self.kept_cards.add(key[1])
+            self.missed.clear()
+        self.kept_ports.update(key[3])
+
     def all_of(self, types: tuple[str, ...]) -> int:
         return _count(self.total, types)
 
@@ -67,6 +98,9 @@ class Seat:
         for card in taken:
             self.free.remove(card)
             self.free_by_type[card.type] -= 1
+        if taken:
+            self.freed |= self.freed << len(taken)
+            self.missed.clear()
         return taken
 
 
@@ -92,7 +126,16 @@ def seat_of(node: NodeView, now_ms: int) -> Seat:
         endless_ports=node.endless_ports,
         tasks=node.tasks,
         closes_ms=node.closes_ms,
+        freed=_sums(node),
     )
+
+
+def _sums(node: NodeView) -> int:
+    """Who holds them is not known of some cards: each of those may come free alone."""
+    sums = (1 << (len(node.cards) - len(node.free) - sum(node.holds) + 1)) - 1
+    for held in node.holds:
+        sums |= sums << held
+    return sums
 
 
 @dataclass(slots=True)
@@ -182,8 +225,8 @@ class Pool:
         return None
 
     def _usable(self, seat: Seat, option: tuple[str, ...], key: Key) -> bool:
-        open_to = seat.ready and not seat.resting and seat.keeper is None and seat.containers == key[2]
-        if not open_to or seat.closed_to(key):
+        open_to = seat.ready and not seat.resting and seat.containers == key[2]
+        if not open_to or seat.closed_to(key) or seat.keeps_out(key):
             return False
         return seat.free_of(option) >= key[1] and seat.ports.isdisjoint(key[3])
 
@@ -192,14 +235,16 @@ class Pool:
 
     def reserve(self, group: Waiting) -> None:
         """Every node that could take a rank of a held group is kept for it: without deadlines nothing proves that a
-        later group would be gone in time. Not those that it cannot use before their maintenance is over."""
+        later group would be gone in time, so it gets only what would never be missed. Not those that it cannot use
+        before their maintenance is over."""
         key = self.key_of(group)
         if key in self._reserved:
             return
         self._reserved.add(key)
         for seat in self.seats:
-            if seat.keeper is None and seat.could_take(key[0], key) and not seat.closed_to(key):
-                seat.keeper = group
+            known = key[1] in seat.kept_cards and not key[3]
+            if not known and seat.could_take(key[0], key) and not seat.closed_to(key):
+                seat.keep(key, group)
 
 
 def _fullness(seat: Seat, option: tuple[str, ...], key: Key) -> tuple[int, str]:
@@ -226,4 +271,6 @@ def _by_type(cards: tuple[Card, ...]) -> dict[str, int]:
 def _count(by_type: dict[str, int], types: tuple[str, ...]) -> int:
     if not types:
         return sum(by_type.values())
+    if len(types) == 1:  # nearly always, and a pass asks very often
+        return by_type.get(types[0], 0)
     return sum(by_type.get(kind, 0) for kind in types)

@@ -62,7 +62,7 @@ def refusing_filter(seat: Seat, key: Key) -> str | None:
         return "port_in_use"
     if seat.resting:
         return "resting"
-    return "reserved" if seat.keeper is not None else None
+    return "reserved" if seat.keeps_out(key) else None
 
 
 def tally(pool: Pool, key: Key) -> Tally:

@@ -18,7 +18,8 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """cards: all of the node; free: those without a hold, lowest index first; cleaning: how many are releasing;
+    """cards: all of the node; free: those without a hold, lowest index first; holds: how many cards each holder has,
+    who gives them back at one time; cleaning: how many are releasing;
     ports: in use, for a rendezvous or declared; endless, endless_ports: of work that goes on until somebody stops it;
     tasks: how many have something there; penalty_score in thousandths, as of penalty_ms. containers: it runs every task
     as a container, and nothing else; engine_down: it could start none now; cordoned: an operator keeps new groups
@@ -39,6 +40,7 @@ class NodeView:
     endless_ports: frozenset[int] = frozenset()
     tasks: int = 0
     closes_ms: int | None = None
+    holds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
