@@ -43,8 +43,6 @@ def named_sight(root: Directory, name: str, path: str, framework: str | None) ->
     """name: in `root`; path: as the document has it; framework: whose layouts are known, None to know none."""
     code, step = "", None
     try:
-        if framework is None:
-            raise Unknown
         step = require_complete(root, framework, name)
         said = "is complete"
     except Unknown:

@@ -107,10 +107,10 @@ def verdicts(root: Directory, framework: str, world: int | None = None) -> Itera
             yield Verdict(item.path, item.candidate, found.tracker, None)
 
 
-def require_complete(root: Directory, framework: str, name: str) -> int | None:
-    """The step of one entry of `root`, whatever is newer. Raises Incomplete; Unknown where it is of no layout of
-    the framework and nothing is wrong with it that could be seen."""
-    for item in _collect(root, framework, Probe(), []):
+def require_complete(root: Directory, framework: str | None, name: str) -> int | None:
+    """The step of one entry of `root`, whatever is newer. framework: None where what lies beside it is not to be asked.
+    Raises Incomplete; Unknown where it is of no layout of the framework and nothing is seen to be wrong with it."""
+    for item in _collect(root, framework, Probe(), []) if framework is not None else ():
         if item.path == name:
             # Alone: that the one before it has more is a guess, and who named it may know of a smaller world.
             _judge(root, [item], 0, None)

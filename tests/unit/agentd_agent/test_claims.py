@@ -286,6 +286,9 @@ def test_a_path_that_is_an_allowed_directory_itself_is_not_judged_by_what_lies_b
     (tmp_path / "step-1" / ".complete").write_text("x")
     seen = look_at(str(tmp_path / "step-1"), None, [str(tmp_path / "step-1")])
     assert isinstance(seen, Seen) and "no layout" in seen.sees["text"]
+    (tmp_path / "share").mkdir()
+    seen = look_at(str(tmp_path / "share"), None, [str(tmp_path / "share")])
+    assert isinstance(seen, Seen) and seen.sees["code"] == "resume_incomplete", "nothing is mounted there"
 
 
 @pytest.mark.parametrize(
