@@ -132,6 +132,8 @@ def _restarts(launch: Launch, judge: Judge, name: str, variable: str) -> None:
         judge.refuse("elastic_world", said, f"Remove {given[0]}; clone or resubmit resumes from the newest checkpoint.")
 
 
+_ACCELERATE_OWN = ("machine_rank", "main_process_ip")
+_ACCELERATE_ONE_OF = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
 _ACCELERATE_NEEDS = ("num_machines", "machine_rank", "main_process_ip")
 
 
@@ -162,10 +164,25 @@ def accelerate(launch: Launch, judge: Judge) -> None:
         )
     if "multi_gpu" in options.given and world == 1:
         judge.refuse(CONTRADICTION, "says --multi_gpu, which refuses a group of one process", "Remove --multi_gpu.")
-    if options.opaque or has_file:
+    several = [options.spelled(name) for name in _ACCELERATE_ONE_OF if name in options.given]
+    if len(several) > 1:
+        said = f"says {' and '.join(several)}, of which accelerate takes one"
+        judge.refuse(CONTRADICTION, said, f"Keep {several[-1]}.")
+    if options.opaque or not shape.several:
         return
-    if shape.several:
+    if has_file:
+        _accelerate_of_a_file(launch, judge)
+    else:
         _accelerate_of_several(launch, judge)
+
+
+def _accelerate_of_a_file(launch: Launch, judge: Judge) -> None:
+    """Options win over the file; what it says of a node is right on one of them at most, where they read the same."""
+    left = [f"--{name}" for name in _ACCELERATE_OWN if name not in launch.options.given]
+    if left:
+        said = f"leaves {' and '.join(left)} to its configuration file, which says the same on every node that reads it"
+        hint = "Add --machine_rank=$NODE_RANK --main_process_ip=$MASTER_ADDR --main_process_port=$MASTER_PORT."
+        judge.warn("unknown_value", said, hint)
 
 
 def _accelerate_of_several(launch: Launch, judge: Judge) -> None:
