@@ -57,7 +57,7 @@ def users_part(parameters: Parameters) -> dict[str, Any]:
         json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError) as error:
         raise NotAnObject(str(error) or "it is nested too deep") from error
-    if _depth(value) > _DEPTH_MAX:
+    if _deeper_than(value, _DEPTH_MAX):
         raise NotAnObject(f"it is nested deeper than {_DEPTH_MAX} levels")
     return dict(value)
 
@@ -171,6 +171,11 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def _depth(value: Any) -> int:
-    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-    return 1 + max((_depth(item) for item in inner), default=0)
+def _deeper_than(value: Any, levels: int) -> bool:
+    """Level by level: what a parser got through may be too deep for a function that calls itself."""
+    here = [value]
+    for _ in range(levels):
+        here = [item for each in here if isinstance(each, dict) for item in each.values()] + [
+            item for each in here if isinstance(each, list) for item in each
+        ]
+    return bool(here)

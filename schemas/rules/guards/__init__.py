@@ -16,7 +16,7 @@ from schemas.rules.guards.other_worlds import deepspeed, mpi, paddle
 from schemas.rules.guards.parallelism import judge_parameters
 from schemas.rules.guards.some_nodes import judge_nodes
 from schemas.rules.guards.torch_world import accelerate, torchrun
-from schemas.rules.guards.variables import judge_variables
+from schemas.rules.guards.variables import judge_untold, judge_variables
 from schemas.rules.guards.words import Unknowns, Unreadable
 from schemas.rules.hyper_params import variable_name
 
@@ -59,6 +59,7 @@ def command_findings(
             for launch in launches:
                 _WORLDS[launch.kind](launch, judge)
             judge_variables(found, launches, judge)
+            judge_untold(found, launches, judge)
             judge_nodes(found, launches, judge)
             judge_typing(command, found, launches, judge)
             _of_bash(found, judge)

@@ -32,6 +32,11 @@ def judge_config(given: Parameters, world: int, judge: Judge) -> None:
         judge.refuse(CODE, said, "Keep one of them.", path)
     if theirs.keys() & set(_BATCHES) and not any(conflict.where in _BATCHES for conflict in conflicts):
         _product(merged, given, world, path, judge)
+    zero = merged.get("zero_optimization")
+    stage = zero.get("stage") if isinstance(zero, dict) else None
+    if stage is not None and (type(stage) is not int or not 0 <= stage <= 3):
+        said = f"says zero_optimization.stage {_shown(stage)}; it must be 0, 1, 2 or 3"
+        judge.refuse(CODE, said, "Write 0, 1, 2 or 3.", path)
     on = [
         name for name in ("fp16", "bf16") if isinstance(part := merged.get(name), dict) and part.get("enabled") is True
     ]

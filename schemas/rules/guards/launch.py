@@ -24,9 +24,12 @@ MODULES = {
     "accelerate.commands.accelerate_cli": "accelerate",
     "deepspeed.launcher.runner": "deepspeed",
     "paddle.distributed.launch": "paddle.distributed.launch",
+    "paddle.distributed.launch.main": "paddle.distributed.launch",
     "paddle.distributed.fleet.launch": "fleetrun",
     "horovod.runner": "horovodrun",
 }
+# `python /opt/venv/lib/python3.11/site-packages/torch/distributed/run.py`, by the last three parts of its path.
+_MODULE_FILES = {"/".join(f"{name.replace('.', '/')}.py".split("/")[-3:]): name for name in MODULES}
 _GRAMMARS: dict[str, Grammar] = {
     **dict.fromkeys(("torchrun", "torch.distributed.run"), TORCHRUN),
     "torch.distributed.launch": LAUNCH,
@@ -103,6 +106,8 @@ def named_launcher(words: Sequence[str]) -> tuple[str, Sequence[str]] | None:
             return named_launcher([words[0], *python.rest[at:]])
         if python.kind == "script" and "/" in python.name and base_name(python.name) in LAUNCHERS:
             return named_launcher([python.name, *python.rest])
+        if python.kind == "script" and (module := _MODULE_FILES.get("/".join(python.name.split("/")[-3:]))):
+            return named_launcher([words[0], "-m", module, *python.rest])
         return None
     if program == "accelerate":
         return ("accelerate", rest[1:]) if rest[:1] == ["launch"] else None

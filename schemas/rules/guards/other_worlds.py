@@ -77,6 +77,7 @@ def paddle(launch: Launch, judge: Judge) -> None:
                 judge.refuse(CONTRADICTION, said, f"Remove {spelled}.")
             else:
                 judge.count(call, spelled, value, right, field_name, why if spelled.startswith("-") else _FORKED, mean)
+    _paddle_untold(launch, judge)
     for spelled, value in _said(launch, "rank", "PADDLE_RANK"):
         judge.rank(call, spelled, value, "$NODE_RANK")
     for spelled, value in _said(launch, "master", "PADDLE_MASTER"):
@@ -91,6 +92,19 @@ def paddle(launch: Launch, judge: Judge) -> None:
         said = f"says {judge.shown(options.unknown[0])}, which Paddle's launcher does not know: it would run "
         said += f"{judge.shown(options.rest[0])} as the script, and the other nodes would wait"
         judge.refuse(CONTRADICTION, said, f"Remove {judge.shown(options.unknown[0])}.")
+
+
+def _paddle_untold(launch: Launch, judge: Judge) -> None:
+    environment, options = launch.call.environment, launch.options
+    gone = [
+        variable
+        for name, variable in (("nnodes", "PADDLE_NNODES"), ("master", "PADDLE_MASTER"), ("rank", "PADDLE_RANK"))
+        if name not in options.given and not environment.has(variable)
+    ]
+    if judge.shape.several and gone and not options.opaque:
+        how = "clears the environment" if environment.closed else f"unsets {gone[0]}"
+        said = f"{how} before the launcher reads it: {gone[0]} would not tell it the world"
+        judge.refuse(SPLIT, said, "Leave PADDLE_* as they are.")
 
 
 def _said(launch: Launch, name: str, variable: str) -> list[tuple[str, str]]:

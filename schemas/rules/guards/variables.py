@@ -5,7 +5,7 @@ import re
 from schemas.rules.environment import PER_PROCESS_NAMES
 from schemas.rules.guards.calls import Walk
 from schemas.rules.guards.judge import Judge
-from schemas.rules.guards.launch import Launch
+from schemas.rules.guards.launch import Launch, python_call
 from schemas.rules.guards.words import is_known
 from schemas.rules.guards.wrappers import is_python
 
@@ -16,6 +16,8 @@ _TOPOLOGY = frozenset(
 _CARDS = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _CARD_LIST = re.compile(r"[0-9]+(?:,[0-9]+)*\Z")
 _LEFT = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)\}?")
+# By one of these a script without a launcher knows which node it is on.
+_TELLS = {"tensorflow": ("TF_CONFIG",), "jax": ("JAX_PROCESS_ID", "NODE_RANK")}
 _TOPOLOGY_FREE = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 
 
@@ -31,6 +33,20 @@ def judge_variables(walk: Walk, launches: list[Launch], judge: Judge) -> None:
                 _topology(name, value, launched, judge)
         if not call.expanded:
             _as_they_stand(launched.script if launched else call.words[1:], judge)
+
+
+def judge_untold(walk: Walk, launches: list[Launch], judge: Judge) -> None:
+    """Where no launcher stands between, the script itself reads of the world it is in."""
+    scripts = [call for call in walk.calls if is_python(call.program) and python_call(call.words).kind != "inline"]
+    if launches or not scripts or not judge.shape.several:
+        return
+    environment = scripts[-1].environment
+    names = _TELLS.get(judge.shape.framework, ("NODE_RANK",))
+    name = names[0]
+    if not any(map(environment.has, names)):
+        how = "clears the environment" if environment.closed else f"unsets {name}"
+        said = f"{how} before the script reads it: without {name} each node trains alone"
+        judge.refuse("split_world", said, f'Leave {name} as it is, or hand it on: {name}="${name}".')
 
 
 def _cards(name: str, value: str, judge: Judge) -> None:

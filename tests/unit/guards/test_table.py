@@ -47,3 +47,13 @@ def test_a_command_made_to_keep_the_guards_busy_is_given_up(command):
     assert [
         finding.code for finding in check_task_group(document_of(row)).warnings if finding.code not in ELSEWHERE
     ] == ["unreadable_command"]
+
+
+@pytest.mark.parametrize("levels", (40, 150, 400, 600, 650))
+@pytest.mark.parametrize(("opening", "closing"), (('{"a":', "}"), ("[", "]")))
+def test_a_deepspeed_config_of_any_depth_is_a_finding(levels, opening, closing):
+    """4096 bytes hold more levels than a function that calls itself may go down."""
+    text = '{"b":' + opening * levels + "1" + closing * levels + "}"
+    row = {"framework": "deepspeed", "hyper_params": {"deepspeed_config": text}}
+    (finding,) = check_task_group(document_of(row)).errors
+    assert finding.path == "training.hyper_params.deepspeed_config" and "nested" in finding.message
