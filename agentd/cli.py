@@ -1,13 +1,14 @@
 """`heteroflow-agentd`: `guard` keeps an agent running on this host, `run` is the agent itself.
 
 `config` writes the configuration file of both, `doctor` looks at the host, `token` and `cert` let hosts in and out,
-`openapi` describes the API."""
+`ca` is about the mesh CA, `openapi` describes the API."""
 
 import argparse
 import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from agentd.config import AgentConfig, ConfigError, add_run_flags, config_from_flags
@@ -29,7 +30,7 @@ EXIT_REFUSED, EXIT_USAGE, EXIT_DATA_DIR, EXIT_ADDRESS = 1, 2, 3, 4
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
-    flags = _parser().parse_args(arguments)
+    flags = _parsed(arguments)
     if flags.verb == "openapi":
         return _print_openapi()
     try:
@@ -52,10 +53,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(error, EXIT_DATA_DIR)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Raises SystemExit. A flag that there is not is answered with the one it looks like."""
+    parser, verbs = _parser()
+    flags, left = parser.parse_known_args(arguments)
+    if left:
+        verb = verbs[flags.verb]
+        known = [option for action in verb._actions for option in action.option_strings]
+        near = get_close_matches(left[0].partition("=")[0], known, n=1)
+        verb.error(f"unrecognized arguments: {' '.join(left)}" + (f"; did you mean {near[0]}?" if near else ""))
+    return flags
+
+
+def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """And that of each verb."""
     parser = argparse.ArgumentParser(prog="heteroflow-agentd", description=__doc__)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="{guard,run,config,doctor,token,cert,openapi}")
+    verbs = parser.add_subparsers(dest="verb", required=True)
     guard = verbs.add_parser(
         "guard", allow_abbrev=False, help="start and restart the agent, and stop tasks whose lease ran out (production)"
     )
@@ -74,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_settings(doctor)
     verbs.add_parser("openapi", allow_abbrev=False, help="print the description of the API (OpenAPI 3.1)")
     add_verbs(verbs)
-    return parser
+    return parser, dict(verbs.choices)
 
 
 def _certificates(flags: argparse.Namespace) -> int:

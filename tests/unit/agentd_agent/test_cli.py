@@ -89,3 +89,19 @@ def test_allowed_paths_are_added_to_the_known_ones(tmp_path):
     flags.api = "x"
     with pytest.raises(ConfigError):
         config_from_flags(flags)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["guard", "--datadir", "/x"], "did you mean --data-dir?"),
+        (["run", "--voters=3", "--gpu", "none"], "did you mean --gpus?"),
+        (["doctor", "--qqqq"], "unrecognized arguments: --qqqq\n"),
+        (["cets"], "'ca'"),
+    ],
+)
+def test_a_flag_that_there_is_not_is_answered_with_the_one_that_is(capsys, words, said):
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err
