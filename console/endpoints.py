@@ -45,10 +45,18 @@ def find_target(
     """context: a name that was given. Raises InvalidInput, NotFound, saying what is missing and the ways to give it."""
     env = os.environ if environment is None else environment
     chosen, env = _chosen(env, context)
-    found_nodes = tuple(nodes) or _data_dir_nodes(data_dir) or listed(env.get("HETEROFLOW_NODES", "")) or chosen.nodes
-    trusted = find_ca_file(ca_file, data_dir, env) or chosen.ca_file
+    given = tuple(nodes) or _data_dir_nodes(data_dir) or listed(env.get("HETEROFLOW_NODES", ""))
+    found_nodes = given or chosen.nodes
+    has_key = bool(token_file or env.get("HETEROFLOW_TOKEN_FILE") or env.get("HETEROFLOW_TOKEN"))
+    # Who says where and with which key means a mesh of this host that the current context may know nothing of.
+    another = data_dir is not None or (has_key and bool(given) and all(map(_is_local, given)))
+    trusted = find_ca_file(ca_file, data_dir, env) or ("" if another else chosen.ca_file)
     addresses = tuple(address(node, trusted) for node in found_nodes or (DEFAULT_NODE,))
     return Target(addresses, _token(data_dir, token_file, env, chosen), trusted)
+
+
+def _is_local(node: str) -> bool:
+    return not node.startswith("https://") and is_loopback(node.rpartition(":")[0])
 
 
 def find_ca_file(given: str | None, data_dir: str | None, env: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from console.contexts import Context, load_contexts, save_contexts
 from console.endpoints import DEFAULT_NODE, find_target
 from schemas.errors import InvalidInput
 
@@ -98,3 +99,25 @@ def test_a_broken_context_file_is_named(tmp_path, env, text):
     context(tmp_path, text)
     with pytest.raises(InvalidInput, match=r"context\.json"):
         find_target(environment=env)
+
+
+def test_the_ca_of_the_current_context_is_not_asked_of_another_mesh_of_this_host(env, tmp_path):
+    """A mesh with TLS that one has logged in to must not break one on loopback, as `scripts/try` starts it."""
+    ca = tmp_path / "ca.pem"
+    (tmp_path / "key").write_text("secret-4\n")
+    (tmp_path / "key").chmod(0o600)
+    lab = Context(("gpu-01:7460",), str(tmp_path / "key"), str(ca))
+    save_contexts(load_contexts(env).with_context("lab", lab))
+    del env["HETEROFLOW_TOKEN"]
+    assert find_target(environment=env).ca_file == str(ca)
+    # Another node of the same mesh, with its key; and another key of the same mesh.
+    assert find_target(["127.0.0.1:7460"], environment=env).ca_file == str(ca)
+    assert find_target(token_file=lab.key_file, environment=env).ca_file == str(ca)
+    assert find_target(["gpu-02:7460"], token_file=lab.key_file, environment=env).ca_file == str(ca)
+    for given in ({"nodes": ["127.0.0.1:7460"], "token_file": lab.key_file}, {"data_dir": data_dir(tmp_path)}):
+        assert find_target(**given, environment=env).ca_file == ""
+        assert find_target(**given, ca_file=str(ca), environment=env).ca_file == str(ca)
+    env |= {"HETEROFLOW_NODES": "127.0.0.1:7460,[::1]:7460", "HETEROFLOW_TOKEN": "secret-1"}
+    assert find_target(environment=env).ca_file == ""
+    env["HETEROFLOW_NODES"] += ",gpu-01:7460"
+    assert find_target(environment=env).ca_file == str(ca)
