@@ -60,6 +60,8 @@ def step(number: object, loss: object = None, lr: object = None, epoch: object =
     """number: of steps done. Anything that float() takes is a value, tensors of one element too."""
     found: dict[str, object] = {"step": number, "loss": loss, "lr": lr, "epoch": epoch}
     numbers: dict[str, object] = {name: value for name, given in found.items() if (value := _number(given)) is not None}
+    if isinstance(done := numbers.get("step"), float) and done.is_integer():
+        numbers["step"] = int(done)  # of NumPy's counters and tensors of one element
     named = {name[:32]: value for name, given in metrics.items() if (value := _number(given)) is not None}
     if named:
         numbers["metrics"] = dict(list(named.items())[:_METRICS_MAX])
@@ -68,7 +70,11 @@ def step(number: object, loss: object = None, lr: object = None, epoch: object =
 
 def phase(name: str) -> None:
     """What is being done: train, evaluate, save, or whatever the script calls it."""
-    _say({"phase": str(name)[:32]}, at_once=True)
+    try:
+        told = str(name)[:32]
+    except Exception:
+        return  # of an object that cannot say what it is
+    _say({"phase": told}, at_once=True)
 
 
 def _say(told: dict[str, object], at_once: bool) -> None:

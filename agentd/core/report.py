@@ -50,8 +50,12 @@ def report_of(line: bytes) -> dict[str, Any] | None:
     if not isinstance(value, dict) or not _whole(value.get("rank"), _RANK_MAX):
         return None
     told: dict[str, Any] = {"rank": value["rank"]}
-    if _whole(value.get("step"), _STEP_MAX):
-        told["step"] = value["step"]
+    # JSON does not tell 120.0 from 120, and neither does whoever counts in a tensor.
+    step = value.get("step")
+    if isinstance(step, float) and step.is_integer():
+        step = int(step)
+    if _whole(step, _STEP_MAX):
+        told["step"] = step
     for name in ("loss", "lr", "epoch"):
         if (number := _number(value.get(name))) is not None:
             told[name] = number

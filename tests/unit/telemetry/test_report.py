@@ -181,6 +181,33 @@ def test_nothing_hurts_a_training(pipe, tmp_path):
     assert any(line.get("step") == 2 for line in said(program, pipe))
 
 
+COUNTERS = """
+import heteroflow_report as r
+class Tensor:
+    def __init__(self, value): self.value = value
+    def __float__(self): return float(self.value)
+class Broken(Tensor):
+    def __str__(self): raise RuntimeError
+r.phase(Broken(1))
+"""
+
+
+@pytest.mark.parametrize("number", ["120", "120.0", "Tensor(120)", "'120'"])
+def test_a_step_is_a_step_whatever_counts_it(pipe, number):
+    """NumPy's counters and tensors of one element are no int of Python's; their step was lost without a word."""
+    (line,) = said(f"{COUNTERS}r.step({number}, loss=Tensor(0.5))", pipe)
+    told = report_of(json.dumps(line).encode()) or {}
+    assert (told["step"], type(told["step"]), told["loss"]) == (120, int, 0.5)
+    # As a module of before, and other writers, have it.
+    assert (report_of(b'{"rank": 0, "step": 120.0}') or {})["step"] == 120
+
+
+@pytest.mark.parametrize("number", ["Tensor(1.5)", "float('nan')", "float('inf')", "1e300", "-1.0"])
+def test_what_is_no_count_is_no_step(pipe, number):
+    (line,) = said(f"{COUNTERS}r.step({number}, loss=0.5)", pipe)
+    assert "step" not in (report_of(json.dumps(line).encode()) or {"step": 0})
+
+
 def test_what_the_module_writes_is_what_is_read(pipe):
     (line,) = said("import heteroflow_report as r\nr.step(5, loss=0.5, lr=1e-4, epoch=2, acc=0.9)", pipe)
     report = taken(None, report_of(json.dumps(line).encode()) or {}, 0.0)
