@@ -8,12 +8,30 @@ from console.cli.terminal import Terminal
 from console.cli.verb import Verb
 from console.core.format import age, moment_ms, number, utc_text
 from schemas.api import FaultEvent, GroupDetail
-from schemas.states import GROUP_STATUSES
+from schemas.states import (
+    CLAIMED,
+    EXITED,
+    GONE,
+    GROUP_STATUSES,
+    PAUSING,
+    RECOVERING,
+    RUNNING,
+    SCHEDULING,
+    STARTING,
+    STOPPING,
+)
 
 if TYPE_CHECKING:
     from console.client import MeshClient
 
 _EVENTS_SHOWN = 5
+_RANKS_NAMED = 4
+# status -> (what its ranks have yet to be, the statuses of those that are)
+_WAITS_FOR: dict[str, tuple[str, frozenset[str]]] = {
+    SCHEDULING: ("claimed", frozenset({CLAIMED})),
+    STARTING: ("started", frozenset({RUNNING, EXITED})),
+    **dict.fromkeys((STOPPING, PAUSING, RECOVERING), ("gone", GONE)),
+}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +76,8 @@ def _reasons(group: GroupDetail, position: int | None) -> list[str]:
             said.append(f"  It is number {position} in the queue.")
     if group["status"] == "paused":
         said.append(f"  It goes on from its newest checkpoint: heteroflow resume {group['group_id']}")
+    if waited := _waited_for(group):
+        said.append(f"  {waited}")
     if limit := group.get("limit"):
         what = "unless it runs by then" if limit["over"] == "wait_over" else "as its deadline_s is over then"
         said.append(f"  It fails at {utc_text(limit.get('at'))}, {what}.")
@@ -83,6 +103,19 @@ def _reasons(group: GroupDetail, position: int | None) -> list[str]:
         times = "once" if group["drains"] == 1 else f"{number(group['drains'])} times"
         said.append(f"  It was moved {times} off nodes that were drained.")
     return said
+
+
+def _waited_for(group: GroupDetail) -> str:
+    """Of a status that ends by itself: which ranks it takes to end it."""
+    waits = _WAITS_FOR.get(group["status"])
+    if waits is None:
+        return ""
+    what, over = waits
+    late = [f"rank {task['rank']} on {task['node_id']}" for task in group["tasks"] if task["status"] not in over]
+    named = ", ".join(late[:_RANKS_NAMED])
+    if len(late) > _RANKS_NAMED:
+        named += f" and {len(late) - _RANKS_NAMED} more"
+    return f"Not {what} yet: {named}. Their hosts: heteroflow nodes" if late else ""
 
 
 def _detail(value: Any) -> str:

@@ -246,6 +246,17 @@ class TestReading:
         await cli.do("RecordRendezvous", group_id=group_id, attempt=1, state="formed", text="one world of 2 nodes")
         assert await cli("why", group_id) == 0 and "not become" not in cli.out
 
+    async def test_whom_a_group_that_ends_waits_for(self, cli):
+        await cli.join()
+        group_id = await cli.submit()
+        report = await cli.run_group(group_id)
+        assert await cli("why", group_id) == 0 and "yet:" not in cli.out
+        assert await cli("stop", group_id) == 0
+        assert await cli("why", group_id) == 0 and "Not gone yet: rank 0 on n1." in cli.out
+        ended = report | {"kind": "exited", "seq": 4, "exit_code": None, "signal": 15, "at_ms": 1, "why": "stopped"}
+        await cli.do("TaskReports", node="n1", uid="uid1", reports=[ended])
+        assert await cli("why", group_id) == 0 and "yet:" not in cli.out
+
     async def test_why_a_group_waits(self, cli):
         first, group_id = await cli.submit(name="first"), await cli.submit(name="second")
         reason = {
