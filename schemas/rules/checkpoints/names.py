@@ -4,18 +4,26 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_WORDS = r"(?P<word>step|iter|iteration|checkpoint|ckpt|epoch)"
+# `ep1-ba200` is Composer's: the epoch and the batch.
+_WORDS = r"(?P<word>step|iter|iteration|checkpoint|ckpt|epoch|ba)"
 _STEPPED = re.compile(rf"(?:[A-Za-z0-9][A-Za-z0-9._=+-]*[-_.=])?{_WORDS}(?P<mark>[-_=]?)(?P<number>[0-9]{{1,18}})\Z")
 # Patterns put metrics behind the step; `train_loss_step=0.35` is one.
 _LIGHTNING = re.compile(
     r"(?:[ -~]*[-_. ])?step[=_-]?(?P<number>[0-9]{1,18})(?![0-9]|\.[0-9])(?:[-_. ][ -~]*?)??"
     r"(?:-v(?P<version>[0-9]{1,9}))?\.ckpt\Z"
 )
+_DATA_END = (
+    r"\.(?:safetensors|bin|pt|pth|ckpt|distcp|metadata|json|pkl|npz|npy|h5|pdparams|pdopt|index|data-[0-9]+-of-[0-9]+)"
+)
 _TEMPORARY = re.compile(
     r"\.tmp|\.old-|tmp[-_.]|.*(?:\.tmp(?:[-.].*)?|\.inprogress|\.incomplete|\.partial|\.part|[._]temp"
-    r"|\.orbax-checkpoint-tmp.*)\Z"
+    r"|\.orbax-checkpoint-tmp.*"
+    # of rsync (`.NAME.xxxxxx`), of aws s3 cp (`NAME.xxxxxxxx`), of gsutil
+    rf")\Z|\..*{_DATA_END}\.[A-Za-z0-9]{{6}}\Z|.*{_DATA_END}\.[0-9A-Fa-f]{{8}}\Z|.*_\.gstmp\Z"
 )
-_TEMPORARY_PART = re.compile(r"tmp|temp|\.old-|\.inprogress|\.incomplete|\.part")
+_TEMPORARY_PART = re.compile(
+    rf"tmp|temp|\.old-|\.inprogress|\.incomplete|\.part|{_DATA_END}\.(?:[A-Za-z0-9]{{6}}|[0-9A-Fa-f]{{8}})(?:/|\Z)"
+)
 _DIGITS = re.compile(r"[0-9]+")
 # Files a network file system leaves where one was removed while open.
 _SILLY_RENAME = ".nfs"

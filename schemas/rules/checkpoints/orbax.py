@@ -12,6 +12,9 @@ from schemas.rules.checkpoints.whole_files import read_json, refuse_leftovers, r
 _NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9.-]*_)*(?P<number>[0-9]{1,18})\Z")
 _SUCCESS, _METADATA = "commit_success.txt", "_CHECKPOINT_METADATA"
 _MANIFEST, _ARRAYS = "manifest.ocdbt", "d"
+_MANIFEST_MAGIC = bytes.fromhex("0cdb3a2a")
+# Of older releases, in place of _METADATA.
+_AGGREGATE = "checkpoint"
 _PROCESS = "ocdbt.process_"
 
 
@@ -41,6 +44,10 @@ def _judge(directory: Directory) -> None:
     for item in items:
         if item not in names:
             raise Incomplete(f"{shown(item)}, an item that {_METADATA} names, is missing")
+    if _MANIFEST in names or _ARRAYS in names:
+        # Without items of its own, as flax saves.
+        _judge_item(directory, names)
+        return
     for item, kind in sorted(names.items()):
         if kind == "directory":
             with directory.open(item) as inner:
@@ -58,14 +65,38 @@ def _judge_item(item: Directory, names: Mapping[str, Kind]) -> None:
     processes = sorted(name for name in names if name.startswith(_PROCESS))
     if _MANIFEST not in names and (processes or _ARRAYS in names):
         raise Incomplete(f"{_MANIFEST} is missing")
-    for name in (_MANIFEST, "_METADATA"):
-        if name in names:
-            require_file(item, name)
+    _require_manifest(item, names)
     if "_METADATA" in names:
         read_json(item, "_METADATA")
+    elif _MANIFEST in names and _AGGREGATE not in names:
+        raise Incomplete(f"_METADATA, which tells what the arrays in {_MANIFEST} are, is missing")
     for place in (_ARRAYS, *processes):
         if names.get(place) == "directory":
             with item.open(place) as inner:
-                for name, kind in inner.names().items():
-                    if kind != "directory":
-                        require_file(inner, name)
+                _judge_arrays(inner, place)
+
+
+def _judge_arrays(directory: Directory, above: str) -> None:
+    names = directory.names()
+    if names.get(_ARRAYS) == "directory" and _MANIFEST not in names:
+        raise Incomplete(f"{above}/{_MANIFEST} is missing")
+    _require_manifest(directory, names)
+    for name, kind in names.items():
+        if kind != "directory":
+            require_file(directory, name)
+        elif name == _ARRAYS:
+            with directory.open(name) as inner:
+                for data in inner.names():
+                    require_file(inner, data)
+
+
+def _require_manifest(directory: Directory, names: Mapping[str, Kind]) -> None:
+    """It begins with its own length. What it says of the arrays is compressed, and not looked at."""
+    if _MANIFEST not in names:
+        return
+    size = require_file(directory, _MANIFEST).size
+    head = directory.read(_MANIFEST, 0, 12)
+    if head[:4] == _MANIFEST_MAGIC and size != (want := int.from_bytes(head[4:], "little")):
+        raise Incomplete(f"{_MANIFEST} has {size} bytes, its beginning says {want}")
+    if not head.strip(b"\0"):
+        raise Incomplete(f"{_MANIFEST} holds nothing but zeros")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from schemas.rules.checkpoints.candidate import Candidate, Found, writers
+from schemas.rules.checkpoints.candidate import Candidate, Found, rank_files, writers
 from schemas.rules.checkpoints.deepspeed import find_deepspeed
 from schemas.rules.checkpoints.manifest import world_of
 from schemas.rules.checkpoints.megatron import find_megatron
@@ -212,20 +212,20 @@ def _judge(root: Directory, placed: list[_Placed], at: int, world: int | None) -
         with place.open(item.candidate.name) as directory:
             names = directory.names()
             count = writers(names)
-            wanted = world if world is not None or count is None else world_of(root, directory)
-    if count is not None and wanted is not None:
-        if count != wanted:
-            raise Incomplete(f"holds the parts of {count} ranks, {wanted} wrote it")
-        return
-    before = _before(placed, at)
+            wanted = world if world is not None else world_of(root, directory)
+    if count is not None and wanted is not None and count != wanted:
+        raise Incomplete(f"holds the parts of {count} ranks, {wanted} wrote it")
+    before = _before(root, placed, at)
     if before is None:
         return
-    # Nobody wrote down how many ranks there were: then there were as many as in the checkpoint before.
+    # What nobody wrote down is as it was in the checkpoint before.
     try:
         with opened(root, before.path) as directory:
             missing = item.candidate.lacks(names, directory.names())
     except Unreadable:
         return
+    if wanted == (count or 1):
+        missing -= rank_files(missing)
     if missing:
         raise Incomplete(
             f"{some(missing)} missing, which {shown(before.path)} before it has: a save did not finish (or the world "
@@ -233,18 +233,19 @@ def _judge(root: Directory, placed: list[_Placed], at: int, world: int | None) -
         )
 
 
-def _before(placed: list[_Placed], at: int) -> _Placed | None:
-    """The next older one of the same series."""
+def _before(root: Directory, placed: list[_Placed], at: int) -> _Placed | None:
+    """The next older one of the same series that has its own evidence: what a kill left tells nothing of the others."""
     mine = placed[at]
     series = _NUMBERS.sub("#", mine.path)
-    return next(
-        (
-            item
-            for item in placed[at + 1 : at + 1 + _LOOKED_BACK]
-            if _lower(item, mine) and _NUMBERS.sub("#", item.path) == series
-        ),
-        None,
-    )
+    for item in placed[at + 1 : at + 1 + _LOOKED_BACK]:
+        if _lower(item, mine) and _NUMBERS.sub("#", item.path) == series:
+            try:
+                with opened(root, item.place) as place:
+                    item.candidate.judge(place)
+            except Incomplete:
+                continue
+            return item
+    return None
 
 
 def _written_later(root: Directory, pick: _Placed, older: list[_Placed]) -> list[str]:

@@ -200,3 +200,59 @@ def test_files_below_a_marker(tmp_path):
     assert "rank/0/s.pt is newer than .complete" in why(probed(tmp_path, "ddp"), "step_7")
     halved(tmp_path / "step_7" / "rank" / "0" / "s.pt")
     assert "rank/0: s.pt is cut short" in why(probed(tmp_path, "ddp"), "step_7")
+
+
+def test_what_a_kill_left_is_no_measure_of_the_next(tmp_path):
+    """Killed once in the middle, and once before the objects of the user's own: the last whole one is the measure."""
+    whole = accelerate(last=["custom_checkpoint_0.pkl"])
+    put(tmp_path / "step_10", whole)
+    put(tmp_path / "step_20", {"model.safetensors": SAFETENSORS})
+    put(tmp_path / "step_30", accelerate())
+    found = probed(tmp_path, "ddp")
+    assert found.pick == "step_10" and "custom_checkpoint_0.pkl missing, which step_10" in why(found, "step_30")
+
+
+@pytest.mark.parametrize(("world", "pick"), [(1, "checkpoint-20"), (2, "checkpoint-10"), (None, "checkpoint-10")])
+def test_the_world_is_known_to_have_become_one(tmp_path, world, pick):
+    """One process saves rng_state.pth without a number; what else is missing is told whatever the world is."""
+    ranks = {"rng_state_0.pth": TORCH, "rng_state_1.pth": TORCH}
+    put(tmp_path / "checkpoint-10", ranks | trainer(10, **MODEL))
+    put(tmp_path / "checkpoint-20", trainer(20, **MODEL))
+    if world is not None:
+        put(tmp_path / ".heteroflow", {"run-1.json": json.dumps({"world": world}).encode()})
+    assert probed(tmp_path, "ddp").pick == pick
+    if world == 1:
+        (tmp_path / "checkpoint-20" / "scheduler.pt").unlink()
+        assert "scheduler.pt missing" in why(probed(tmp_path, "ddp"), "checkpoint-20")
+
+
+@pytest.mark.attack(12)
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".model.safetensors.aB3dE6",
+        "..metadata.Zz09aB",
+        "optimizer.pt.6eA7c1d9",
+        "scheduler.pt_.gstmp",
+        "optimizer.pt.aB3dE6c8.partial",
+    ],
+)
+def test_a_copy_that_is_under_way(tmp_path, name):
+    """rsync, aws s3 cp, gsutil and rclone write under a name of their own, and rename."""
+    put(tmp_path / "checkpoint-20", trainer(20, **MODEL))
+    put(tmp_path / "checkpoint-20", {name: b"half"})
+    assert "temporary file" in why(probed(tmp_path, "ddp"), "checkpoint-20")
+
+
+@pytest.mark.parametrize("name", [".config.backup", "notes.backup", "model.json.txt", "model-00001.bin", "a.pt.old"])
+def test_what_is_no_copy_under_way(tmp_path, name):
+    put(tmp_path / "checkpoint-20", trainer(20, **MODEL))
+    put(tmp_path / "checkpoint-20", {name: TORCH})
+    os.utime(tmp_path / "checkpoint-20" / name, (1, 1))
+    assert probed(tmp_path, "ddp").pick == "checkpoint-20"
+
+
+def test_composer_counts_batches(tmp_path):
+    for batch in (9_000, 10_000_000):
+        put(tmp_path / f"ep1-ba{batch}", dcp_files("__0_0.distcp"))
+    assert (probed(tmp_path, "fsdp").pick, probed(tmp_path, "fsdp").step) == ("ep1-ba10000000", 10_000_000)
