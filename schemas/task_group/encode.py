@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemas.lexemes import Number, Plain, is_json_number
+from schemas.strict_json import DEPTH_MAX
 from schemas.task_group import readers
 from schemas.task_group.fields import SECTIONS
 
@@ -41,12 +42,13 @@ def _settle(section: str, name: object, value: object) -> object:
     return str(value)
 
 
-def _as_text(value: object) -> object:
+def _as_text(value: object, levels: int = DEPTH_MAX) -> object:
+    """levels: more than any reader of documents gives; what is deeper is left as it is."""
     if isinstance(value, Plain):
         return str(value)
-    if isinstance(value, Mapping):
-        return {key: _as_text(item) for key, item in value.items()}
-    return [_as_text(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, Mapping) and levels:
+        return {key: _as_text(item, levels - 1) for key, item in value.items()}
+    return [_as_text(item, levels - 1) for item in value] if isinstance(value, list) and levels else value
 
 
 def _json(value: object) -> str:

@@ -57,6 +57,8 @@ def command_findings(
             launches = launches_of(found)
             judge_choice(found, launches, training.get("launcher"), judge)
             for launch in launches:
+                if "help" in launch.options.given and not launch.script:
+                    continue
                 _WORLDS[launch.kind](launch, judge)
             judge_variables(found, launches, judge)
             judge_untold(found, launches, judge)

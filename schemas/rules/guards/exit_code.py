@@ -27,10 +27,11 @@ def lost_exit_codes(walk: Walk, launches: set[int]) -> list[Loss]:
     found = list(dict.fromkeys(loss for shell in shells for loss in fate.of(shell)))
     try:
         codes = ends_with(walk, shells, launches)
-        if codes == {FAILED} and (
-            len(launches) == 1 or all(ends_with(walk, shells, {each}) <= {FAILED} for each in sorted(launches))
-        ):
+        if codes == {FAILED} and _each_fails(walk, shells, launches, every_turn=False):
             return []
+        # Tried again and again, it ends with a failure unless one of the turns was good: that may be meant.
+        if ends_with(walk, shells, launches, every_turn=True) == {FAILED} and _each_fails(walk, shells, launches, True):
+            return [loss for loss in found if not loss.refused] or [replace(_OTHERWISE, refused=False)]
     except NotFollowed:
         return found
     if codes == {GOOD} and not any(loss.refused for loss in found):
@@ -43,6 +44,12 @@ _NAMED = {"if": "an `if`", "loop": "a loop", "case": "a `case`"}
 _OTHERWISE = Loss(
     True, "what stands around it ends with 0", "Let it stand last, or keep its code: code=$?; …; exit $code."
 )
+
+
+def _each_fails(walk: Walk, shells: list[Inner], launches: set[int], every_turn: bool) -> bool:
+    return len(launches) == 1 or all(
+        ends_with(walk, shells, {each}, every_turn) <= {FAILED} for each in sorted(launches)
+    )
 
 
 class _Fate:

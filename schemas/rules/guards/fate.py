@@ -48,17 +48,20 @@ class _State:
         return replace(self, kept=tuple(sorted(kept.items() | ({(name, code)} if code else set()))))
 
 
-def ends_with(walk: Walk, shells: Iterable[Inner], failing: set[int]) -> set[str]:
-    """The codes that are possible where a training ran. failing: the simple commands that fail. Raises NotFollowed."""
-    run = _Run(walk, failing)
+def ends_with(walk: Walk, shells: Iterable[Inner], failing: set[int], every_turn: bool = False) -> set[str]:
+    """The codes that are possible where a training ran. failing: the simple commands that fail. every_turn: of a loop,
+    not only in the first ones. Raises NotFollowed."""
+    run = _Run(walk, failing, every_turn=every_turn)
     ends = [run.shell(shell.items, _State(errexit=shell.errexit, pipefail=shell.pipefail)) for shell in shells]
     return {state.code for found in ends for state in found if state.ran}
 
 
 class _Run:
-    def __init__(self, walk: Walk, failing: set[int], at_exit: str | None = None) -> None:
+    def __init__(self, walk: Walk, failing: set[int], at_exit: str | None = None, every_turn: bool = False) -> None:
         """at_exit: the code that a bare `exit` ends with, inside a trap."""
         self._walk, self._failing, self._at_exit, self._steps = walk, failing, at_exit, 0
+        self._every_turn = every_turn
+        self._functions: dict[str, List] = {}
 
     def shell(self, items: List, begun: _State, tested: bool = False) -> set[_State]:
         """How a shell of its own may end; of what it knew only its code and whether a training ran are of use."""
@@ -71,11 +74,17 @@ class _Run:
     def _trapped(self, state: _State) -> set[str]:
         """With what the text of a trap at the exit ends."""
         try:
-            items = parse(state.trap, Unknowns())
+            items = parse(state.trap, self._walk.unknowns)  # for numbers that no other command has
         except Unreadable:
             raise NotFollowed from None
-        fields = {node.number: [_text(word) for word in node.words] for node in _simples(items)}
-        inner = _Run(Walk(Unknowns(), fields=fields), set(), state.code)
+        called = {
+            node.number: Inner(self._functions[name], same=True)
+            for node in _simples(items)
+            if (name := _text(node.words[0]) if node.words else "") in self._functions
+        }
+        nodes = [*_simples(items), *(node for function in called.values() for node in _simples(function.items))]
+        fields = {node.number: [_text(word) for word in node.words] for node in nodes}
+        inner = _Run(Walk(Unknowns(), fields=fields, inner=called), set(), state.code)
         begun = replace(state, trap="", ended="", errexit=False)
         return {ended.code if ended.ended else state.code for ended in inner._list(items, {begun}, False)}
 
@@ -143,6 +152,7 @@ class _Run:
                 return _after(state, self.shell(node.body, state, tested))
             return self._list(node.body, {state}, tested)
         if node.kind == "function":
+            self._functions[node.name] = node.bodies[0]
             return {replace(state, code=GOOD)}
         return self._block(node, state, tested)
 
@@ -158,6 +168,8 @@ class _Run:
             raise NotFollowed  # it may go round for ever
         once = self._list(block.bodies[0], {state}, tested)
         again = self._list(block.bodies[0], once, tested)
+        if self._every_turn:
+            return again
         failing, self._failing = self._failing, set()
         better = self._list(block.bodies[0], once, tested)
         self._failing = failing

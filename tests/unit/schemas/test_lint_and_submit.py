@@ -5,6 +5,7 @@ import pytest
 from schemas.as_written_yaml import parse_yaml
 from schemas.strict_json import parse_strict_json
 from schemas.task_group import check_task_group, encode_document
+from tests.unit.schemas.documents import good
 
 TEXT = """\
 name: llama math
@@ -54,3 +55,12 @@ def test_both_say_the_same(section, line):
     raw = parse_yaml(kept.replace(f"{section}:\n", f"{section}:\n  {line}\n").encode())
     here, there = check_task_group(raw), check_task_group(parse_strict_json(encode_document(raw)))
     assert here == there
+
+
+@pytest.mark.parametrize("path", ["name", "training.recovery", "task.mounts", "training.hyper_params", "task.env"])
+def test_no_depth_crashes_the_check(path):
+    value: object = {}
+    for _ in range(5_000):
+        value = {"a": value} if path != "task.mounts" else [value]
+    found = check_task_group(good(task__image="r/x:1", **{path.replace(".", "__"): value})).errors
+    assert [finding for finding in found if finding.path.startswith(path)]
