@@ -127,8 +127,12 @@ class CheckpointWatch:
 
     async def _visit(self, key: TaskId, item: _Watched) -> None:
         last, began = item.last, self._clock()
+        looked = began
         try:
-            newest = await item.look.take(_LOOK_DEADLINE_S, lambda: self._newest(item))
+            try:
+                newest = await item.look.take(_LOOK_DEADLINE_S, lambda: self._newest(item))
+            finally:
+                looked = self._clock()
             if newest is not None and newest.saved.mark not in (item.told, item.row.get("saved")):
                 await self._tell(key, item, newest)
             if newest is not None and not last and item.tidied != newest.saved.mark:
@@ -137,9 +141,9 @@ class CheckpointWatch:
             log.info("checkpoints of %s were not looked at: %s", key.group_id, error or "its share does not answer")
         except HeteroFlowError as error:
             log.info("a checkpoint of %s is told later: %s", key.group_id, error)
-        took = self._clock() - began
         every_s = _ASKED_EVERY_S if item.group.get("stop_after") else self._every_s
-        item.due = self._clock() + max(every_s, took / _SHARE)
+        # What the mesh took to answer is no load on the disk, and what was saved meanwhile is not to wait for it.
+        item.due = self._clock() + max(every_s, (looked - began) / _SHARE)
         if last:
             self._watched.pop(key, None)
 

@@ -93,6 +93,26 @@ async def test_each_save_is_told_once(gang):
     assert [row["step"] for row in rows] == [10, 30]
 
 
+async def test_a_slow_mesh_makes_no_look_late(gang):
+    """Only what a look takes of the disk is rationed."""
+    now_s = [0.0]
+
+    class SlowMesh:
+        async def propose(self, *words, **options):
+            now_s[0] += 10.0
+            return await gang.mesh.propose(*words, **options)
+
+    roots = (str(gang.directory),)
+    gang.watch = CheckpointWatch(SlowMesh(), gang.host.feed, "n1", "uid-n1", roots, every_s=2.0, clock=lambda: now_s[0])
+    await gang.run()
+    gang.save(10)
+    await gang.until(lambda rows: len(rows) == 1)
+    gang.save(20)
+    now_s[0] += 2.0
+    await gang.watch.turn()
+    assert [row["step"] for row in await gang.ledger()] == [10, 20]
+
+
 async def test_what_it_resumed_from_is_not_its_own(gang):
     (gang.directory / "ckpt-1").mkdir()
     gang.state.groups = 1
