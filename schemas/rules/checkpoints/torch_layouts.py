@@ -13,6 +13,7 @@ from schemas.rules.checkpoints.marked import MARKER, is_marked, judge_marked, lo
 from schemas.rules.checkpoints.names import step_of
 from schemas.rules.checkpoints.trainer import STATE, is_trainer, judge_trainer
 from schemas.rules.checkpoints.view import Directory, Incomplete, Kind, Unknown
+from schemas.rules.checkpoints.weights import require_older
 from schemas.rules.checkpoints.whole_files import (
     SAME_SAVE_NS,
     refuse_leftovers,
@@ -90,6 +91,7 @@ def _judge_lightning_directory(directory: Directory, names: Mapping[str, Kind]) 
     judge_dcp(directory)
     found = require_file(directory, "meta.pt")
     require_zip(directory, "meta.pt", found.size, alone=False)
+    require_older(directory, "meta.pt", [""], [], found)
 
 
 def _bind_recipe(found: Found) -> None:

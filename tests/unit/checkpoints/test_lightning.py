@@ -10,7 +10,7 @@ from schemas.rules.checkpoints.memory import MemoryDirectory, MemoryFile
 from schemas.rules.checkpoints.names import lightning_step
 from schemas.rules.checkpoints.retention import plan_retention
 from schemas.rules.checkpoints.view import Kind
-from tests.unit.checkpoints.tiny import lightning_file, put, torch_file
+from tests.unit.checkpoints.tiny import dcp_files, lightning_file, put, torch_file
 from tests.unit.checkpoints.trees import in_memory, probed, why
 
 
@@ -106,3 +106,13 @@ def test_of_too_many_files_the_names_count():
     found = Found()
     lightning_files(MemoryDirectory({name: MemoryFile(lightning_file(7)) for name in names}), names, found)
     assert {candidate.order.number for candidate in found.candidates} == {*range(1001)}
+
+
+@pytest.mark.attack(12)
+def test_a_sharded_save_over_an_older_one(tmp_path):
+    """`meta.pt` is written last: what is older than the shards is of the save before."""
+    place = tmp_path / "epoch=0-step=20-val_loss=0.5.ckpt"
+    put(place, dcp_files("__0_0.distcp", "__1_0.distcp") | {"meta.pt": torch_file()})
+    assert (probed(tmp_path, "fsdp").pick, probed(tmp_path, "fsdp").step) == (place.name, 20)
+    os.utime(place / ".metadata", (2_000, 2_000))
+    assert ".metadata is newer than meta.pt" in why(probed(tmp_path, "fsdp"), place.name)
