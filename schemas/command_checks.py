@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from schemas.errors import Finding
+from schemas.lexemes import kind_of
 from schemas.limits import DOCUMENT_DEPTH_MAX, INT_MAX, LIST_MAX, MAP_MAX, NAME_MAX
 
 Check = Callable[[object, str, list[Finding]], None]
@@ -15,7 +16,7 @@ def say(found: list[Finding], path: str, message: str, hint: str = "") -> None:
 def text(limit: int = NAME_MAX, empty: bool = False) -> Check:
     def check(value: object, path: str, found: list[Finding]) -> None:
         if not isinstance(value, str):
-            say(found, path, f"must be text, not {type(value).__name__}")
+            say(found, path, f"must be text, not {kind_of(value)}")
         elif not value and not empty:
             say(found, path, "is empty")
         elif len(value) > limit:
@@ -29,7 +30,7 @@ def text(limit: int = NAME_MAX, empty: bool = False) -> Check:
 def integer(low: int = 0, high: int = INT_MAX) -> Check:
     def check(value: object, path: str, found: list[Finding]) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
-            say(found, path, f"must be a whole number, not {type(value).__name__}")
+            say(found, path, f"must be a whole number, not {kind_of(value)}")
         elif not low <= value <= high:
             say(found, path, f"is {value}; it must be {low} to {high}")
 
@@ -47,13 +48,14 @@ def either(kind: type, first: Check, second: Check) -> Check:
 
 def boolean(value: object, path: str, found: list[Finding]) -> None:
     if not isinstance(value, bool):
-        say(found, path, f"must be true or false, not {type(value).__name__}")
+        say(found, path, f"must be true or false, not {kind_of(value)}")
 
 
 def choice(*allowed: str) -> Check:
     def check(value: object, path: str, found: list[Finding]) -> None:
         if not isinstance(value, str) or value not in allowed:
-            say(found, path, f"is {value!r:.80}; it must be one of {', '.join(allowed)}")
+            told = f"{value!r:.80}" if isinstance(value, str) else kind_of(value)
+            say(found, path, f"is {told}; it must be one of {', '.join(allowed)}")
 
     return check
 
@@ -78,7 +80,7 @@ def optional(inner: Check) -> Check:
 def each(inner: Check, limit: int = LIST_MAX) -> Check:
     def check(value: object, path: str, found: list[Finding]) -> None:
         if not isinstance(value, list | tuple):
-            say(found, path, f"must be a list, not {type(value).__name__}")
+            say(found, path, f"must be a list, not {kind_of(value)}")
         elif len(value) > limit:
             say(found, path, f"has {len(value)} elements; at most {limit} fit")
         else:
@@ -91,7 +93,7 @@ def each(inner: Check, limit: int = LIST_MAX) -> Check:
 def keyed(key: Check, inner: Check, limit: int = MAP_MAX) -> Check:
     def check(value: object, path: str, found: list[Finding]) -> None:
         if not isinstance(value, Mapping):
-            say(found, path, f"must be a map, not {type(value).__name__}")
+            say(found, path, f"must be a map, not {kind_of(value)}")
         elif len(value) > limit:
             say(found, path, f"has {len(value)} entries; at most {limit} fit")
         else:
@@ -108,7 +110,7 @@ def record(required: Mapping[str, Check], extra: Mapping[str, Check] | None = No
 
     def check(value: object, path: str, found: list[Finding]) -> None:
         if not isinstance(value, Mapping):
-            say(found, path, f"must be a map, not {type(value).__name__}")
+            say(found, path, f"must be a map, not {kind_of(value)}")
             return
         dot = f"{path}." if path else ""
         for name in required:
@@ -149,19 +151,19 @@ def plain(value: object, path: str, found: list[Finding], depth: int = 0) -> Non
         for at, item in enumerate(value):
             plain(item, f"{path}[{at}]", found, depth + 1)
     else:
-        say(found, path, f"is a {type(value).__name__}, which no command may hold")
+        say(found, path, f"is {kind_of(value)}, which no command may hold")
 
 
 def plain_map(value: object, path: str, found: list[Finding]) -> None:
     if isinstance(value, Mapping):
         plain(value, path, found)
     else:
-        say(found, path, f"must be a map, not {type(value).__name__}")
+        say(found, path, f"must be a map, not {kind_of(value)}")
 
 
 def payload(value: object, path: str, found: list[Finding]) -> None:
     if not isinstance(value, bytes | str):
-        say(found, path, f"must be bytes or text, not {type(value).__name__}")
+        say(found, path, f"must be bytes or text, not {kind_of(value)}")
 
 
 def _encodable(value: str) -> bool:

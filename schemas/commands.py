@@ -45,6 +45,7 @@ from schemas.command_fields import (
     report,
 )
 from schemas.errors import Finding, InvalidInput, Problem, problem_from_findings
+from schemas.lexemes import kind_of
 from schemas.limits import (
     ENTRY_MAX,
     FILE_SAID_MAX,
@@ -234,7 +235,7 @@ def command(name: str, /, **fields: Any) -> dict[str, Any]:
 def command_findings(value: object) -> list[Finding]:
     """Everything wrong with the shape of a command; an empty list means it may be proposed."""
     if not isinstance(value, Mapping):
-        return [Finding("invalid_command", "", f"a command is a map, not {type(value).__name__}")]
+        return [Finding("invalid_command", "", f"a command is a map, not {kind_of(value)}")]
     name = value.get("t")
     check = _CHECKS.get(name) if isinstance(name, str) else None
     if check is None:

@@ -8,6 +8,7 @@ node id     a lower-cased DNS-like name: the file systems and resolvers it meets
 import re
 
 from schemas.errors import InvalidInput
+from schemas.lexemes import kind_of
 from schemas.limits import REQUEST_FUTURE_MS, REQUEST_TTL_MS
 
 SEGMENT_MAX = 63  # a host name may have no longer label, and names derived from ids become host names
@@ -28,7 +29,7 @@ RANDOM_BYTES = 7  # 50 of the 56 bits are used
 def segment_refusal(value: object, what: str = "id") -> str | None:
     """The reason why `value` may not be one path segment, or None."""
     if not isinstance(value, str):
-        return f"{what} must be text, not {type(value).__name__}"
+        return f"{what} must be text, not {kind_of(value)}"
     if not value:
         return f"{what} is empty"
     if len(value) > SEGMENT_MAX:
@@ -49,7 +50,7 @@ def segment(value: object, what: str = "id") -> str:
 def node_id_refusal(value: object) -> str | None:
     """The reason why `value` is no node id, or None. Upper case is refused here: `node_id` lowers it first."""
     if not isinstance(value, str):
-        return f"node name must be text, not {type(value).__name__}"
+        return f"node name must be text, not {kind_of(value)}"
     if not value:
         return "node name is empty"
     if len(value) > NODE_ID_MAX:

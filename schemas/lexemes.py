@@ -6,6 +6,7 @@ hyper-parameter keeps `2`.
 """
 
 import re
+from collections.abc import Mapping
 
 JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
 
@@ -29,3 +30,20 @@ def is_json_number(text: str) -> bool:
 def lone_surrogate(text: str) -> bool:
     """Half of a surrogate pair is no character, and no UTF-8 can carry it."""
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def kind_of(value: object) -> str:
+    """What a value is, in the words of documents and not of Python."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float | Number):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "bytes"
+    if isinstance(value, Mapping):
+        return "a map"
+    return "a list" if isinstance(value, list | tuple) else "a value of another kind"

@@ -8,6 +8,7 @@ from aiohttp import hdrs, web
 
 from agentd.http.answer import MSGPACK
 from schemas.errors import HeteroFlowError, InvalidInput
+from schemas.lexemes import kind_of
 from schemas.limits import DOCUMENT_MAX
 from schemas.strict_json import BodyTooLarge, parse_strict_json
 
@@ -36,9 +37,7 @@ async def read_document(request: web.Request, limit: int = DOCUMENT_MAX) -> dict
     raw = await read_bounded(request, limit)
     value = _unpack(raw) if packed else parse_strict_json(raw)
     if not isinstance(value, dict):
-        raise InvalidInput(
-            "invalid_body", f"the body must be a map, not {type(value).__name__}", "send one JSON object"
-        )
+        raise InvalidInput("invalid_body", f"the body must be a map, not {kind_of(value)}", "send one JSON object")
     return value
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -14,9 +15,11 @@ import pytest
 from agentd.runtime.base import Mount, RuntimeRefused
 from agentd.runtime.docker import runtime as runtime_rules
 from agentd.runtime.docker.plan import container_name
+from agentd.shim.record import read_record
 from tests.docker.engine import IMAGE, docker, engine_pid, engine_socket
 from tests.docker.engine_door import EngineDoor
 from tests.docker.hosts import LOOP, DockerHost, docker_host, until
+from tests.integration.host_family import state
 
 pytestmark = [pytest.mark.need("docker"), pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -151,6 +154,25 @@ async def test_a_shim_that_was_killed_takes_its_container_along(host: DockerHost
     os.kill(host.shim_pid(), signal.SIGKILL)
     assert (await host.until("exited")).why == "lost"
     assert not host.alive()
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_container_whose_directory_was_removed_is_ended_with_an_agent_or_before_its_next(
+    host: DockerHost, there: bool
+) -> None:
+    await host.start("trap '' TERM; " + LOOP)
+    await host.says("up")
+    record = read_record(str(host.directory()))
+    if not there:
+        os.kill(host.shim_pid(), signal.SIGSTOP)
+        await host.runtime.close()
+    shutil.rmtree(host.directory())
+    if there:
+        assert (await host.until("exited")).why == "lost"
+    else:
+        host.runtime = host.made()
+        await host.runtime.open()
+    assert record is not None and state(record.pid) in ("", "Z", "X")
 
 
 async def test_a_removed_task_leaves_no_container_also_after_a_restart(host: DockerHost) -> None:

@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import msgpack
@@ -12,6 +13,7 @@ from schemas.commands import (
     encode_command,
 )
 from schemas.errors import InvalidInput
+from schemas.lexemes import Number
 from schemas.limits import DOCUMENT_DEPTH_MAX, ENTRY_MAX
 
 GROUP = "tg-01kb89t3f89j6ct3adhq"
@@ -245,3 +247,13 @@ def test_depth_and_size_are_bounded():
     assert command_findings(command("SubmitGroup", **{**SAMPLES["SubmitGroup"], "document": deep}))
     with pytest.raises(InvalidInput, match=str(ENTRY_MAX)):
         encode_command(command("Noop", payload=b"x" * ENTRY_MAX))
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_what_is_of_the_wrong_kind_is_named_as_in_documents(name):
+    """People who send JSON read this: null, and not NoneType."""
+    python_words = re.compile(r"\b(NoneType|int|str|bool|float|dict|tuple|Number|bytearray|object)\b")
+    for field in SAMPLES[name]:
+        for wrong in (None, True, 1.5, Number("7"), "x", [], {}, (), object()):
+            for finding in command_findings({**command(name, **SAMPLES[name]), field: wrong}):
+                assert not python_words.search(finding.message), finding.message
