@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from schemas.rules.permissions import Permission
 
 LISTS = ("groups", "queue", "nodes", "mesh", "alerts")
+ON_GROUPS = ("groups", "queue", "alerts")  # where the cursor may be on a group
 OF_GROUP = ("detail", "log", "timeline", "curve")
 VIEWS = (*LISTS, *OF_GROUP)
 ROWS = ("groups", "queue")  # lists whose rows are groups
@@ -50,12 +51,19 @@ ACTIONS: tuple[Action, ...] = (
         ("d",),
         "detail",
         "configuration, ranks, events, and the failure explained",
-        (*ROWS, "log", "timeline", "curve"),
+        (*ON_GROUPS, "log", "timeline", "curve"),
     ),
-    Action("logs", ("l",), "logs", "the log, following it", (*ROWS, "detail", "timeline", "curve")),
-    Action("timeline", ("t",), "timeline", "what each rank did when", (*ROWS, "detail", "log", "curve")),
-    Action("curves", ("m",), "curves", "the loss and other scalars", (*ROWS, "detail", "log", "timeline")),
-    Action("stop", ("s",), "stop", "stop the group, or all marked ones; asks first", (*ROWS, *OF_GROUP), mutating=True),
+    Action("logs", ("l",), "logs", "the log, following it", (*ON_GROUPS, "detail", "timeline", "curve")),
+    Action("timeline", ("t",), "timeline", "what each rank did when", (*ON_GROUPS, "detail", "log", "curve")),
+    Action("curves", ("m",), "curves", "the loss and other scalars", (*ON_GROUPS, "detail", "log", "timeline")),
+    Action(
+        "stop",
+        ("s",),
+        "stop",
+        "stop the group, or all marked ones; asks first",
+        (*ON_GROUPS, *OF_GROUP),
+        mutating=True,
+    ),
     Action(
         "pause",
         ("P",),
@@ -78,7 +86,7 @@ ACTIONS: tuple[Action, ...] = (
         ("r",),
         "resubmit",
         "submit the same document once more; asks first",
-        (*ROWS, "detail"),
+        (*ON_GROUPS, "detail"),
         mutating=True,
     ),
     Action("mark", ("space",), "mark", "mark the row and go on to the next", ROWS),

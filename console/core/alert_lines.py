@@ -24,7 +24,7 @@ def alert_head(cells: int) -> Line:
 def alert_line(item: Attention, here: bool, now_ms: int, cells: int) -> Line:
     row = laid_out(_COLUMNS, cells - 2).row(
         {
-            "level": ("F bad" if item.tone == BAD else "! warn", item.tone),
+            "level": ("✖ bad" if item.tone == BAD else "! warn", item.tone),
             "subject": (item.subject, line.STRONG if here else line.TEXT),
             "since": (age(item.since_ms, now_ms), line.DIM),
             "text": (item.text, item.tone),
@@ -44,7 +44,7 @@ def alert_in_full(item: Attention, cells: int) -> list[Line]:
 def alert_summary(found: Sequence[Attention]) -> Line:
     bad = sum(item.tone == BAD for item in found)
     parts: list[Line] = [
-        (("F ", line.BAD), (f"{bad} ", line.TEXT), ("bad", line.DIM)) if bad else (),
+        (("✖ ", line.BAD), (f"{bad} ", line.TEXT), ("bad", line.DIM)) if bad else (),
         (("! ", line.WARN), (f"{len(found) - bad} ", line.TEXT), ("to look at", line.DIM)) if len(found) > bad else (),
     ]
     shown = [part for part in parts if part]

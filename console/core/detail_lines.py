@@ -68,10 +68,10 @@ def _banner(
     mark, why = mark_and_why(group, progress)
     meaning = GROUP_STATUSES.get(group.status, "a status this version does not know")
     parts: list[Line] = [((f" {mark.text}", mark.tone),)]
-    if mark is not STALLED:
-        parts.append(((meaning, line.TEXT),))
     if group.started_ms is not None:
         parts.append((("ran " if group.terminal else "running ", line.DIM), (run_time(group, now_ms), line.TEXT)))
+    if mark is not STALLED:
+        parts.append(((meaning, line.DIM),))
     lines = [joined(parts, (" · ", line.RULE))]
     if mark in (STALLED, QUIET):
         lines += [((f" {text}", mark.tone),) for said in (why, odd) if said for text in wrapped(said, cells - 2)]
@@ -121,7 +121,7 @@ def _ranks(group: "Group", known: "GroupStore", ranks: Mapping[int, RankNow], no
         return []
     tasks = known.ranks(group.attempt)
     lines = [_title("Ranks", cells, f"attempt {group.attempt}: {len(tasks)} on {folded_nodes(group.nodes)}")]
-    lines.append(((" ", line.TEXT), *rank_head(cells - 2, ranks)))
+    lines.append(((" ", line.TEXT), *rank_head(tasks, ranks, cells - 2)))
     lines += [((" ", line.TEXT), *item) for item in rank_lines(tasks, ranks, now_ms, cells - 2, RANKS_SHOWN)]
     return [*lines, line.EMPTY]
 

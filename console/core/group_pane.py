@@ -102,7 +102,7 @@ def _facts(
         lines.append((("resumed from step ", line.DIM), (number(resume.get("step")), line.TEXT)))
     events = newest(known.events, EVENTS_SHOWN)
     if tasks:
-        lines += [line.EMPTY, rank_head(cells, ranks)]
+        lines += [line.EMPTY, rank_head(tasks, ranks, cells)]
         lines += rank_lines(tasks, ranks, now_ms, cells, max(min(RANKS_SHOWN, room - len(lines) - len(events) - 1), 1))
     elif group.nodes:
         lines.append(((f"on {folded_nodes(group.nodes) or UNKNOWN}", line.TEXT),))

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.core import line
-from console.core.columns import Column, Layout, laid_out
-from console.core.format import UNKNOWN, age, coarse
+from console.core.columns import Column, Layout, fitted, laid_out
+from console.core.format import UNKNOWN, age, coarse, width
 from console.core.line import Line, Span
-from console.core.marks import task_mark
+from console.core.marks import Mark, task_mark
 
 if TYPE_CHECKING:
     from console.store.rows import Task
@@ -40,18 +40,24 @@ class RankNow:
     silent_s: float | None
 
 
-def shape(cells: int, with_now: bool) -> Layout:
-    return laid_out((*_COLUMNS[:-1], *_NOW, _COLUMNS[-1]) if with_now else _COLUMNS, cells)
+def _shape(tasks: "Sequence[Task]", with_now: bool, cells: int) -> Layout:
+    widths = {
+        "rank": max((len(str(task.rank)) for task in tasks), default=0),
+        "node": max((width(task.node) for task in tasks), default=0),
+        "state": max((width(_mark(task).text) for task in tasks), default=0),
+    }
+    columns = (*_COLUMNS[:-1], *_NOW, _COLUMNS[-1]) if with_now else _COLUMNS
+    return laid_out(fitted(columns, widths), cells)
 
 
-def rank_head(cells: int, now: Mapping[int, RankNow]) -> Line:
-    return shape(cells, bool(now)).head()
+def rank_head(tasks: "Sequence[Task]", now: Mapping[int, RankNow], cells: int) -> Line:
+    return _shape(tasks, bool(now), cells).head()
 
 
 def rank_lines(tasks: "Sequence[Task]", now: Mapping[int, RankNow], now_ms: int, cells: int, most: int) -> list[Line]:
     """The worst first, then those that do what the others do not; more than `most` lines end in a sentence about the
     rest."""
-    layout = shape(cells, bool(now))
+    layout = _shape(tasks, bool(now), cells)
     odd = {task.rank for task in odd_ones(tasks, now)[0]}
     ordered = sorted(tasks, key=lambda task: (-_badness(task), task.rank not in odd, task.rank))
     shown = ordered if len(ordered) <= most else ordered[: max(most - 1, 0)]
@@ -90,19 +96,23 @@ def odd_line(tasks: "Sequence[Task]", now: Mapping[int, RankNow]) -> str:
 
 
 def _badness(task: "Task") -> int:
-    return task_mark(task.status, task.exit_code, task.signal).badness
+    return _mark(task).badness
+
+
+def _mark(task: "Task") -> Mark:
+    return task_mark(task.status, task.exit_code, task.signal)
 
 
 def _rest(tasks: "Sequence[Task]") -> str:
     counted: dict[str, int] = {}
     for task in tasks:
-        word = task_mark(task.status, task.exit_code, task.signal).word
+        word = _mark(task).word
         counted[word] = counted.get(word, 0) + 1
     return ", ".join(f"{count:,} {word}" for word, count in counted.items())
 
 
 def _line(layout: Layout, task: "Task", now: RankNow | None, now_ms: int) -> Line:
-    mark = task_mark(task.status, task.exit_code, task.signal)
+    mark = _mark(task)
     running = task.status == "running"
     length = (
         coarse((task.ended_ms or now_ms) - task.started_ms)

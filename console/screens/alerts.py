@@ -4,14 +4,19 @@ import re
 
 from textual.app import ComposeResult
 
+from console.actions import Action
 from console.core import line
 from console.core.alert_lines import alert_head, alert_in_full, alert_line, alert_summary
 from console.core.attention import Attention, attention
 from console.core.line import Line
+from console.screens.group_actions import GroupActions, takes
 from console.screens.list_view import ListScreen
+from console.store.rows import Group
+
+_OF_GROUP = frozenset(("detail", "logs", "timeline", "curves"))
 
 
-class AlertsScreen(ListScreen):
+class AlertsScreen(ListScreen, GroupActions):
     scope = "alerts"
     title_text = "alerts"
 
@@ -51,6 +56,19 @@ class AlertsScreen(ListScreen):
 
     def empty_text(self) -> str:
         return "nothing needs a hand"
+
+    def target(self) -> Group | None:
+        """None where the alert is not about a group that is known."""
+        item = self._found.get(self.here or "")
+        return self.session.mesh.groups.get(item.target[1]) if item is not None and item.target[0] == "group" else None
+
+    def enabled(self, action: Action) -> bool:
+        group = self.target()
+        if action.name in _OF_GROUP:
+            return group is not None
+        if action.name in ("stop", "resubmit"):
+            return group is not None and takes(group, action.name)
+        return super().enabled(action)
 
     def do_open(self) -> None:
         item = self._found.get(self.here or "")

@@ -36,6 +36,11 @@ def takes(group: "Group", what: str) -> bool:
     return group.terminal == (what == "resubmit") if what in ("stop", "resubmit") else True
 
 
+def culprit(group: "Group") -> int | None:
+    """The rank that ended a failed group of several, whose log is read first; None: all of them."""
+    return group.failed_rank if group.status == "failed" and (group.n_nodes or 1) > 1 else None
+
+
 class GroupActions(ViewScreen):
     """`target` is the group an action is about; `targets` those of an action on many."""
 
@@ -64,7 +69,7 @@ class GroupActions(ViewScreen):
         from console.screens.log import LogScreen
 
         if (group := self.target()) is not None:
-            self.console.show_of_group(LogScreen(group.id))
+            self.console.show_of_group(LogScreen(group.id, culprit(group)))
 
     def do_timeline(self) -> None:
         from console.screens.timeline import TimelineScreen

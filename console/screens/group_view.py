@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from console.actions import Action
-from console.screens.group_actions import GroupActions, takes
+from console.screens.group_actions import GroupActions, culprit, takes
 
 if TYPE_CHECKING:
     from console.store.group_store import GroupStore
@@ -50,7 +50,8 @@ class GroupScreen(GroupActions):
     def do_logs(self) -> None:
         from console.screens.log import LogScreen
 
-        self.console.show_of_group(LogScreen(self.group_id))
+        group = self.target()
+        self.console.show_of_group(LogScreen(self.group_id, culprit(group) if group is not None else None))
 
     def do_timeline(self) -> None:
         from console.screens.timeline import TimelineScreen

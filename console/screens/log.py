@@ -11,6 +11,7 @@ from console.core.line import Line, spread
 from console.core.log_lines import log_line, prefix_cells
 from console.core.log_ring import LogLine, LogRing, ShownLines, safe_text
 from console.core.sanitize import sanitize
+from console.screens.group_actions import culprit
 from console.screens.group_view import GroupScreen
 from console.widgets.line_view import FixedLines, LineView
 from console.widgets.prompt import Prompt
@@ -26,9 +27,10 @@ class LogScreen(GroupScreen):
     title_text = "log"
     tick_s = 1 / 8
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, rank: int | None = None) -> None:
+        """rank: the one to begin with, None: all."""
         super().__init__(group_id)
-        self.rank: int | None = None
+        self.rank = rank
         self.attempt: int | None = None
         self._following = True
         self._over = False  # nothing more can come, so nothing is paused
@@ -224,6 +226,8 @@ class LogScreen(GroupScreen):
         group = self.target()
         which = "all ranks" if self.rank is None else f"rank {self.rank}"
         left: list[tuple[str, str]] = [(" ", line.TEXT), (which, line.STRONG)]
+        if group is not None and self.rank is not None and self.rank == culprit(group):
+            left.append((", which failed first", line.BAD))
         if self.attempt is not None:
             left.append((f"  attempt {self.attempt}", line.TEXT))
         elif group is not None and group.attempt:
