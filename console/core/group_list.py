@@ -92,11 +92,19 @@ def row_cells(group: "Group", now_ms: int, progress: Progress | None) -> dict[st
         "gpu": (number(group.gpus), quiet),
         "nodes": (folded_nodes(group.nodes), quiet if group.nodes else line.DIM),
         "run": (run_time(group, now_ms), quiet),
-        "age": (age(group.created_ms, now_ms), line.DIM),
+        "age": (_in_minutes(group.created_ms, now_ms), line.DIM),
         "user": (group.user or UNKNOWN, line.DIM),
         "why": (why, mark.tone if mark.badness >= 5 else line.DIM),
         **_progress(progress, group, now_ms),
     }
+
+
+def _in_minutes(since_ms: int | None, now_ms: int) -> str:
+    """Nobody looks at the seconds since a submission, and every row would be sent at every tick."""
+    if since_ms is None:
+        return UNKNOWN
+    minutes = (now_ms - since_ms) // 60_000
+    return "<1m" if minutes < 1 else f"{minutes}m" if minutes < 100 else coarse(now_ms - since_ms)
 
 
 def row_line(

@@ -72,13 +72,18 @@ class GroupRows(ListScreen, GroupActions):
     # Actions
 
     def enabled(self, action: Action) -> bool:
-        if action.name in _OF_ROW:
-            return bool(self._can(action.name)) if self.target() is not None else False
-        return super().enabled(action)
-
-    def _can(self, what: str) -> bool:
-        """Whether any of those that it would be done to takes it."""
-        return any(takes(group, what) for group in self.targets())
+        if action.name not in _OF_ROW:
+            return super().enabled(action)
+        group = self.target()
+        if group is None or action.name not in ("stop", "pause", "resume", "resubmit"):
+            return group is not None
+        # Asked at each key: by the marks, of which there are few, and not by the rows.
+        groups, marks = self.session.mesh.groups, self.console.marked if action.name != "resubmit" else ()
+        return (
+            any(takes(groups[mark], action.name) for mark in marks if mark in groups)
+            if marks
+            else takes(group, action.name)
+        )
 
     def target(self) -> Group | None:
         return self.session.mesh.groups.get(self.here) if self.here else None

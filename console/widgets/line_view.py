@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from console.core.line import EMPTY, Line, between, changed_cells, cut
+from console.core.line import EMPTY, Line, between, changed_cells, cut, line_width
 from console.core.sanitize import sanitize
 
 
@@ -35,7 +35,7 @@ class FixedLines:
     def paint_again(self, cells: int) -> None:
         self._cells = cells
         # What has no room ends in a sign that says so.
-        self._lines = [cut(item, cells) for item in self._paint(cells)]
+        self._lines = [item if line_width(item) <= cells else cut(item, cells) for item in self._paint(cells)]
 
     def count(self) -> int:
         return len(self._lines)

@@ -119,6 +119,13 @@ def test_flowed_parts_are_whole(texts, cells):
     assert all(line_width(row) <= cells or len(row) == 1 for row in rows)
 
 
+def test_the_age_of_a_row_does_not_change_with_every_second():
+    shape = layout(220, False, {})
+    group = group_of_row(group_row(1, "a", "pending", 1, 1, created_ms=NOW_MS))
+    shown = [plain(row_line(shape, group, NOW_MS + at * 1000, False, False, False, None)) for at in range(600)]
+    assert len(set(shown)) == 10 and " <1m " in shown[59] and " 1m " in shown[60] and " 9m " in shown[599]
+
+
 # Charts
 
 
