@@ -40,6 +40,7 @@ class DetailScreen(GroupScreen):
     def flush(self, groups: set[str] | None, mesh: bool) -> None:
         super().flush(groups, mesh)
         self.main.repaint()
+        self.refoot()  # it says how many lines there are now
 
     def position(self) -> str:
         return self.lines_below()
