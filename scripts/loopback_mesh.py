@@ -104,6 +104,8 @@ class LoopbackMesh:
     prefix: str = field(default_factory=free_network)
     guards: list[subprocess.Popen[bytes]] = field(default_factory=list)
     tls: bool = False
+    flags: tuple[str, ...] = ()
+    """More, for the agent of every node."""
 
     def data_dir(self, node: int) -> Path:
         return self.directory / f"node-{node}"
@@ -137,7 +139,7 @@ class LoopbackMesh:
         command = [sys.executable, "-m", "agentd.cli", "guard", "--data-dir", str(self.data_dir(node))]
         command += ["--name", f"node-{node}", "--api", self.address(node)]
         command += ["--voter", f"{self.prefix}{node}:{VOTER_PORT}", "--gpus", self.gpus, *self.runtime]
-        command += ["--allow-path", str(self.directory)]
+        command += ["--allow-path", str(self.directory), *self.flags]
         if node == 1:
             command += ["--bootstrap", "--voters", str(self.voters), "--profile", self.profile]
             return [*command, "--tls", "on"] if self.tls else command

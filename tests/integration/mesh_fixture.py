@@ -127,7 +127,8 @@ class RunningMesh:
         directory.mkdir(parents=True, exist_ok=True)
         self.loopback = LoopbackMesh(directory, n, voters or (n if n in (1, 3, 5) else 3), gpus, profile)
         self.loopback.tls = tls
-        self.directory, self._guard_flags = directory, guard_flags
+        self.loopback.flags = guard_flags
+        self.directory = directory
         self.nodes = [MeshNode(self, number) for number in range(1, n + 1)]
 
     def start(self) -> None:
@@ -155,7 +156,7 @@ class RunningMesh:
         return self.loopback.token_file.read_text().strip()
 
     def start_guard(self, number: int, *extra: str) -> None:
-        command = [*self.loopback._command(number), *self._guard_flags, *extra]
+        command = [*self.loopback._command(number), *extra]
         with (self.directory / f"node-{number}.out").open("ab") as output:
             self.loopback.guards[number - 1] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True

@@ -76,5 +76,5 @@ async def test_what_others_see_of_an_agent_that_is_killed_stands_still_or_stops(
         third.kill_agent()
         assert (await sees(first, third.name, "dead"))["since_s"] >= 0
         await sees(second, third.name, "dead")
-        facts = (await first.call("GET", "/mesh?consistency=stale")).value["agent"]["gossip"]
+        facts = (await first.call("GET", "/mesh")).value["agent"]["gossip"]
         assert facts["members"]["dead"] == 1 and facts["members"]["alive"] == 2 and facts["conflict"] is None

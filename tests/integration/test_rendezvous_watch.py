@@ -26,8 +26,6 @@ SPLIT = "unset ${!PET_@} MASTER_ADDR MASTER_PORT\nexec torchrun --standalone --n
 async def mesh(tmp_path, request):
     flags = ("--telemetry-every", "0.3", "--rendezvous-after", str(request.param))
     running = RunningMesh(tmp_path, n=2, voters=1, gpus="simulated:3xH100", guard_flags=flags)
-    plain = running.loopback._command
-    running.loopback._command = lambda node: [*plain(node), *flags]  # type: ignore[method-assign]  # more flags
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "split.sh").write_text(SPLIT.replace("TRAIN", str(tmp_path / "train.py")))
     async with running:

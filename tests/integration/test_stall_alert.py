@@ -19,15 +19,9 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "examples"
 
 @pytest.fixture
 async def mesh(request, tmp_path):
-    running = RunningMesh(tmp_path, n=3)
     flags = (*FLAGS, *getattr(request, "param", ()))
-    running.loopback._command = _with_flags(running.loopback._command, flags)  # type: ignore[method-assign]  # more flags
-    async with running:
+    async with RunningMesh(tmp_path, n=3, guard_flags=flags) as running:
         yield running
-
-
-def _with_flags(command: Any, flags: tuple[str, ...]) -> Any:
-    return lambda node: [*command(node), *flags]
 
 
 def trainer(mesh: RunningMesh, name: str, *words: str, n_nodes: int = 1) -> dict[str, Any]:
