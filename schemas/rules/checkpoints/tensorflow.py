@@ -12,21 +12,23 @@ from schemas.rules.checkpoints.whole_files import read_json, require_file, requi
 TRACKER = "checkpoint"
 _TRACKER_MAX = 64 << 10
 _TRACKED = re.compile(r'model_checkpoint_path:\s*"([^"\n]{1,4096})"')
-_PART = re.compile(r"(?P<stem>[ -~]*-(?P<number>[0-9]{1,18}))\.(?:index|data-[0-9]{5}-of-[0-9]{5})\Z")
+_PART = re.compile(r"(?P<stem>[ -~]*-(?P<number>[0-9]{1,18})(?P<epoch>\.ckpt)?)\.(?:index|data-[0-9]{5}-of-[0-9]{5})\Z")
 _KERAS_WEIGHTS, _KERAS_STATE, _KERAS_OLDER = "latest.weights.h5", "training_metadata.json", ".bkp"
 
 
 def find_tensorflow(place: Directory) -> Found:
     names = place.names()
     found = Found()
-    stems: dict[str, int] = {}
+    stems: dict[str, StepName] = {}
     for name, kind in names.items():
         if (match := _PART.match(name)) and kind in ("file", "link"):
-            stems[match["stem"]] = int(match["number"])
+            # `cp-0010.ckpt` is how Keras' ModelCheckpoint is told to call them: by epochs.
+            number = int(match["number"])
+            stems[match["stem"]] = StepName(number, None if match["epoch"] else number)
         elif looks_unfinished(name):
             found.rejected.append((name, "a temporary name: the save did not finish"))
-    for stem, number in stems.items():
-        found.candidates.append(Candidate(stem, StepName(number, number), partial(_judge, stem), in_directory=False))
+    for stem, order in stems.items():
+        found.candidates.append(Candidate(stem, order, partial(_judge, stem), in_directory=False))
     for age, end in enumerate(("", _KERAS_OLDER)):
         if _KERAS_WEIGHTS + end in names:
             # No step, and the older one only where the newer is not whole.
@@ -38,7 +40,7 @@ def find_tensorflow(place: Directory) -> Found:
     return found
 
 
-def _read_tracker(place: Directory, stems: dict[str, int], found: Found) -> None:
+def _read_tracker(place: Directory, stems: dict[str, StepName], found: Found) -> None:
     """Which one is newest by TensorFlow's own record. It may be an absolute path of another container: shown, not
     followed; the files that are here decide."""
     try:

@@ -191,3 +191,18 @@ def test_nothing_to_resume_from(tmp_path, world):
 @pytest.mark.attack(48)
 def test_any_bytes_of_a_name_can_be_shown():
     assert shown("a\udcff\x1b[2J\u202e") == "a\\xff\\x1b[2J\\u202e"
+
+
+def test_keras_is_told_to_count_epochs(tmp_path):
+    tree = copied("tensorflow-mwms/complete", tmp_path)
+    for name in sorted(os.listdir(tree)):
+        for stem, epoch in (("ckpt-50.", "cp-0009.ckpt."), ("ckpt-60.", "cp-0010.ckpt.")):
+            if name.startswith(stem):
+                (tree / name).rename(tree / name.replace(stem, epoch))
+        if name.startswith("ckpt-") and (tree / name).exists():
+            (tree / name).unlink()
+    found = probed(tree, "tensorflow")
+    assert (found.pick, found.step) == ("cp-0010.ckpt", None)
+    os.truncate(tree / "cp-0010.ckpt.index", 40)
+    found = probed(tree, "tensorflow")
+    assert found.pick == "cp-0009.ckpt" and "cp-0010.ckpt.index: the index is cut short" in why(found, "cp-0010.ckpt")

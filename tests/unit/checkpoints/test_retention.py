@@ -166,7 +166,8 @@ def test_what_lightning_saved_stays_in_files_and_in_directories(tmp_path):
         loose(tmp_path, f"epoch=0-step={step}.ckpt", step, marked=False)
     tree = copied("pytorch-fsdp2-dcp/complete", tmp_path / "directories")
     for step in (10, 20):
-        loose(tree / f"step-{step}", "meta.pt", step, marked=False)
+        written_s = (tree / f"step-{step}" / ".metadata").stat().st_mtime
+        loose(tree / f"step-{step}", "meta.pt", written_s + 1, marked=False)
         (tree / f"step-{step}").rename(tree / f"epoch=0-step={step}.ckpt")
     for place, oldest in ((tmp_path, 1), (tree, 10)):
         planned = plan(place, 1)
