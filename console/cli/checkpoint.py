@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from console.checkpoint_tree import probe_path
 from console.cli.group_ref import group_id_of
+from console.cli.options import add_json_option
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
 from console.core.format import UNKNOWN, age, byte_text, moment_ms, number
@@ -28,14 +29,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--world", type=int, metavar="N", help="probe: how many processes wrote, where the framework does not record it"
     )
-    parser.add_argument(
-        "--json",
-        action="store_const",
-        dest="output",
-        const="json",
-        default=argparse.SUPPRESS,
-        help="the same as -o json",
-    )
+    add_json_option(parser)
 
 
 async def _run(args: argparse.Namespace, terminal: Terminal, client: "MeshClient") -> int:

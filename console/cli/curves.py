@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.cli.group_ref import group_id_of
+from console.cli.options import add_json_option
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
 from console.core.exit_codes import NO_NODE
@@ -39,14 +40,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a group, or a TensorBoard event file of this host, or a directory with all below it",
     )
     parser.add_argument("--loss", metavar="TAG", help="the tag that is the training loss, where the guess is wrong")
-    parser.add_argument(
-        "--json",
-        action="store_const",
-        dest="output",
-        const="json",
-        default=argparse.SUPPRESS,
-        help="the same as -o json",
-    )
+    add_json_option(parser)
 
 
 def is_path(target: str) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from console.cli.options import add_json_option
 from console.cli.submit import assign, parsed
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
@@ -30,14 +31,7 @@ def add_document(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="a directory that the agents of the mesh allow in addition; may be repeated",
     )
-    parser.add_argument(
-        "--json",
-        action="store_const",
-        dest="output",
-        const="json",
-        default=argparse.SUPPRESS,
-        help="the same as -o json",
-    )
+    add_json_option(parser)
 
 
 async def _run(args: argparse.Namespace, terminal: Terminal, _: object) -> int:

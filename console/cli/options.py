@@ -55,6 +55,18 @@ def add_connection_options(parser: argparse.ArgumentParser, again: bool = False)
     )
 
 
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Of verbs whose answer programs read more often than people."""
+    parser.add_argument(
+        "--json",
+        action="store_const",
+        dest="output",
+        const="json",
+        default=argparse.SUPPRESS,
+        help="the same as -o json",
+    )
+
+
 def seconds(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 < (value := float(text)) <= 86_400:

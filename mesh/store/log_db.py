@@ -6,7 +6,6 @@ meet it there. A write that returns is on the disk.
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +16,8 @@ from mesh.core.raft.entry import Entry, EntryKind, HardState, entry_bytes
 from mesh.store.chain import CHAIN_START, chain_crc, record_crc
 from mesh.store.errors import DiskFailed, DiskFull, LogDamaged
 from mesh.store.high_water import HighWater
+from mesh.store.wal import copy_back
 
-_logger = logging.getLogger("heteroflow.log_db")
 _INSERT = "INSERT OR REPLACE INTO log(idx, term, kind, crc, data) VALUES(?, ?, ?, ?, ?)"
 _HARD_STATE = "INSERT OR REPLACE INTO hard_state(id, term, vote, committed, crc) VALUES(0, ?, ?, ?, ?)"
 
@@ -145,12 +144,7 @@ class LogDb:
 
     def checkpoint(self) -> None:
         """Copy the WAL back. Explicit, because SQLite hides a failed automatic one."""
-        try:
-            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except (apsw.FullError, apsw.BusyError) as error:
-            _logger.warning("%s: the WAL could not be copied back yet (%s)", self.path, error)
-        except apsw.Error as error:
-            raise DiskFailed(f"{self.path}: checkpoint failed ({error})") from error
+        copy_back(self._db, self.path)
 
     def close(self) -> None:
         """Clean stop: the mark is synced, the WAL copied back."""

@@ -25,6 +25,7 @@ from mesh.store.feed import FEED_INDEXES_KEPT, PRIVATE, FeedFrame
 from mesh.store.log_db import damaged
 from mesh.store.row_codec import StateHash
 from mesh.store.row_table import RowTable
+from mesh.store.wal import copy_back
 
 STATE_FORMAT = 1
 HASH_SAMPLE_EVERY = 256
@@ -151,12 +152,7 @@ class StateDb:
 
     def tidy(self) -> None:
         """Upkeep between batches: copy the WAL back and drop a part of the old feed. Both may wait for a full disk."""
-        try:
-            self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except (apsw.FullError, apsw.BusyError) as error:
-            _logger.warning("%s: the WAL could not be copied back yet (%s)", self.path, error)
-        except apsw.Error as error:
-            raise DiskFailed(f"{self.path}: checkpoint failed ({error})") from error
+        copy_back(self._db, self.path)
         self.prune_feed()
 
     def prune_feed(self) -> bool:

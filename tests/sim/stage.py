@@ -87,6 +87,14 @@ class Stage(MeshWorld):
         assert leader is not None
         return leader
 
+    def kill_leader(self, for_s: float = 8) -> None:
+        """Its voter, which comes back after that; another one leads by then."""
+        leader = self.the_leader()
+        leader.crash()
+        self.pass_s(for_s)
+        self.node(leader.host).start_voter()
+        self.the_leader()
+
     def isolate(self, name: str, inward: bool = True, outward: bool = True) -> None:
         for other in self.names:
             if other != name:

@@ -19,14 +19,6 @@ def empty(stage: Stage, node: str) -> bool:
     return row is not None and row["done_ms"] is not None
 
 
-def kill_leader(stage: Stage, for_s: float = 8) -> None:
-    leader = stage.the_leader()
-    leader.crash()
-    stage.pass_s(for_s)
-    stage.node(leader.host).start_voter()
-    stage.the_leader()
-
-
 def test_the_next_leader_moves_what_the_one_before_let_run():
     stage = Stage()
     group = stage.submit(2, 1, FOREVER)
@@ -34,7 +26,7 @@ def test_the_next_leader_moves_what_the_one_before_let_run():
     node = stage.ranks_of(group)[1].host.name
     began = stage.now_s()
     drain(stage, node, deadline_s=30)
-    kill_leader(stage)
+    stage.kill_leader()
     assert stage.is_(group, "running", 1)(), "it may run until the deadline"
     stage.running(group, attempt=2, within_s=60)
     assert 29 <= stage.now_s() - began <= 45
@@ -50,7 +42,7 @@ def test_a_leader_that_falls_while_the_ranks_end_costs_no_move_and_doubles_none(
     node = stage.ranks_of(group)[1].host.name
     drain(stage, node, 0, mode="move")
     stage.until(stage.is_(group, "recovering"), 10, "it leaves")
-    kill_leader(stage)
+    stage.kill_leader()
     stage.running(group, attempt=2, within_s=40)
     assert stage.watch.counts["MoveGroup: ok"] == 1 and stage.group(group)["drains"] == 1
 
@@ -103,12 +95,12 @@ def test_a_window_opens_and_closes_whoever_leads_and_whatever_the_clocks_say():
     stage.client.order("PlanMaintenance", node_id=node, from_ms=None, in_s=20, for_s=60, **how)
     stage.until(lambda: stage.watch.nodes[node].get("window") is not None, 10, "it is planned")
     planned = stage.now_s()
-    kill_leader(stage)
+    stage.kill_leader()
     for other in stage.nodes:
         other.host.wall_offset_ms -= 86_400_000
     stage.running(group, attempt=2, within_s=60)
     assert 19 <= stage.now_s() - planned <= 45
-    kill_leader(stage)
+    stage.kill_leader()
     stage.until(lambda: stage.watch.nodes[node]["cordon"] is None, 120, "it is given back")
     assert stage.now_s() - planned >= 79
     assert stage.is_(group, "running", 2)()
@@ -123,7 +115,7 @@ def test_a_paused_mesh_binds_nothing_not_even_what_it_recovers():
     stage.lead_away_from([node])
     node.power_off()
     stage.until(stage.is_(group, "pending"), 40, "it waits")
-    kill_leader(stage)
+    stage.kill_leader()
     stage.pass_s(20)
     assert stage.is_(group, "pending")()
     assert stage.group(group)["pending_reason"]["code"] == "scheduling_paused"

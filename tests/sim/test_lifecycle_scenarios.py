@@ -5,7 +5,6 @@ import pytest
 from tests.sim.loop import S
 from tests.sim.stage import FOREVER, Stage
 from tests.sim.task import Program
-from tests.sim.test_drain_scenarios import kill_leader
 
 pytestmark = pytest.mark.sim
 SLOW = Program(runs_ns=10_000 * S, exit_code=0, on_term_ns=4 * S, grace_ns=10 * S)
@@ -22,10 +21,10 @@ def test_a_pause_goes_on_under_the_next_leader_and_lasts_until_it_is_resumed():
     stage.running(group)
     stage.client.order("PauseGroup", group_id=group, by="u")
     stage.until(stage.is_(group, "pausing"), 10, "it pauses")
-    kill_leader(stage)
+    stage.kill_leader()
     stage.until(stage.is_(group, "paused"), 30, "every rank has saved")
     stage.pass_s(60)
-    kill_leader(stage)
+    stage.kill_leader()
     assert stage.is_(group, "paused", 1)()
     stage.client.order("ResumeGroup", group_id=group, by="u")
     stage.running(group, attempt=2, within_s=30)
@@ -54,9 +53,9 @@ def test_a_deadline_is_kept_by_the_next_leader_whatever_its_clock_says():
     group = stage.submit(2, 1, SLOW, deadline_s=40)
     stage.running(group)
     began = stage.now_s()
-    kill_leader(stage)
+    stage.kill_leader()
     set_clocks_back(stage)
-    kill_leader(stage)
+    stage.kill_leader()
     stage.until(stage.is_(group, "failed"), 90, "its deadline ends it")
     assert 39 <= stage.now_s() - began <= 70
     assert stage.group(group)["failure"]["class"] == "walltime"
@@ -69,7 +68,7 @@ def test_a_wait_has_an_end_also_across_leaders():
     stage.running(group)
     waits = stage.submit(1, 1, FOREVER, max_wait_s=40)
     began = stage.now_s()
-    kill_leader(stage)
+    stage.kill_leader()
     stage.until(stage.is_(waits, "failed"), 90, "it has waited long enough")
     assert 38 <= stage.now_s() - began <= 70
     assert stage.group(waits)["failure"]["class"] == "unschedulable"

@@ -7,14 +7,6 @@ from tests.sim.stage import FOREVER, Stage, runs
 pytestmark = pytest.mark.sim
 
 
-def kill_leader(stage: Stage, for_s: float = 8) -> None:
-    leader = stage.the_leader()
-    leader.crash()
-    stage.pass_s(for_s)
-    stage.node(leader.host).start_voter()
-    stage.the_leader()
-
-
 def test_what_ends_is_built_again_each_time_with_a_longer_wait():
     stage = Stage()
     group = stage.submit(1, 1, runs(3), endless=True)
@@ -29,7 +21,7 @@ def test_a_leader_that_falls_in_the_wait_neither_forgets_nor_doubles_it():
     group = stage.submit(2, 1, runs(4), endless=True)
     stage.running(group)
     stage.until(stage.is_(group, "pending"), 30, "it ended and waits")
-    kill_leader(stage)
+    stage.kill_leader()
     stage.running(group, attempt=2, within_s=60)
     assert stage.group(group)["rebuild"]["total"] == 1
 
