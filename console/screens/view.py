@@ -148,7 +148,7 @@ class ViewScreen(Screen[None]):
         """For the footer of a page that is scrolled."""
         view = self.main
         below = view.virtual_size.height - view.scroll_offset.y - view.size.height
-        return f"{below:,} line{'s' * (below != 1)} below" if below > 0 else ""
+        return f"{below:,} more ↓" if below > 0 else ""
 
     def on_mount(self) -> None:
         self.call_after_refresh(self.on_screen_resume)
