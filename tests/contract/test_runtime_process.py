@@ -121,7 +121,8 @@ async def test_what_an_agent_finds_without_its_files_is_ended_before_it_says_wha
     beside.start()
     beside.says("up")
     await agent.runtime.close()
-    os.kill(task.record()["shim_pid"], signal.SIGSTOP)
+    shim = task.record()["shim_pid"]
+    os.kill(shim, signal.SIGSTOP)
     if name:
         (task.directory / name).unlink()
     else:
@@ -132,6 +133,12 @@ async def test_what_an_agent_finds_without_its_files_is_ended_before_it_says_wha
     assert [(seen.id.group_id, seen.state) for seen in await after.runtime.list()] == [("group-b", "running")]
     assert beside.processes() != []
     await after.runtime.close()
+    os.kill(shim, signal.SIGCONT)
+
+    async def left() -> bool:
+        return state(shim) in ("", "Z")
+
+    await until(left)
 
 
 async def test_a_frozen_shim_cannot_hold_up_a_stop(family: Family) -> None:

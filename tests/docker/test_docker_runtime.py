@@ -173,6 +173,8 @@ async def test_a_container_whose_directory_was_removed_is_ended_with_an_agent_or
         host.runtime = host.made()
         await host.runtime.open()
     assert record is not None and state(record.pid) in ("", "Z", "X")
+    if not there:
+        os.kill(record.shim_pid, signal.SIGCONT)
 
 
 async def test_a_removed_task_leaves_no_container_also_after_a_restart(host: DockerHost) -> None:
