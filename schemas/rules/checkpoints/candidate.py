@@ -12,10 +12,11 @@ _TRACKER_SHOWN = 200
 # Written by each rank for itself. On a disk that lacks one, a rank was killed, or the disk is not shared.
 _OF_A_RANK = re.compile(
     r"rng_state_[0-9]+\.pth|random_states_[0-9]+\.pkl|(?:.*_)?mp_rank_[0-9]+.*|layer_[0-9]+-model_.*|[0-9]+_[0-9]+\.distcp"
+    r"|__[0-9]+\.metadata"
 )
 _WRITER = re.compile(
     r"(?:(?:bf16_)?zero_pp_rank_(?P<dp>[0-9]+_mp_rank_[0-9]+)_optim_states\.pt|rng_state_(?P<rng>[0-9]+)\.pth"
-    r"|random_states_(?P<random>[0-9]+)\.pkl|(?P<paddle>[0-9]+)_[0-9]+\.distcp)\Z"
+    r"|random_states_(?P<random>[0-9]+)\.pkl|(?P<paddle>[0-9]+)_[0-9]+\.distcp|__(?P<dcp>[0-9]+)\.metadata)\Z"
 )
 # In every save of one run, but not by rank: what comes last, or a further model, is what a kill leaves out.
 _OF_EACH_SAVE = re.compile(

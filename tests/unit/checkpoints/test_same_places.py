@@ -18,13 +18,13 @@ from tests.unit.checkpoints.trees import copied, probed, samples, why
 
 def read(data: bytes) -> ReadPickle:
     texts = array("Q")
-    names = dcp._shard_ends(data, texts)
+    names = dcp._shard_ends(dcp.METADATA, data, texts)
     return ReadPickle(data, texts, dcp._FIELDS | {name.encode() for name in names})
 
 
 def ends(data: bytes) -> dict[str, int] | None:
     try:
-        return dcp._shard_ends(data, array("Q"))
+        return dcp._shard_ends(dcp.METADATA, data, array("Q"))
     except (Incomplete, TooLarge):
         return None
 
