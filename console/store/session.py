@@ -142,7 +142,7 @@ class Session:
 
     async def _status(self, client: "MeshClient") -> None:
         async def read() -> None:
-            answer = await client.read("/api/v1/mesh", {"consistency": "stale"})
+            answer = await client.read("/api/v1/mesh")
             self._offset_ms = _offset(answer.now_ms, self._clock_ms(), self._offset_ms)
             if isinstance(answer.value, dict) and answer.value != self.consensus:
                 self.consensus = answer.value
