@@ -241,6 +241,8 @@ class TaskHost:
             fields["resume"] = held.resume
             if held.sees is not None:
                 fields["sees"] = held.sees
+            if held.checkpoint_real is not None:
+                fields["checkpoint_real"] = held.checkpoint_real
             if held.reach is not None:
                 fields["reached"] = list(held.reach.reached)
                 fields["unreached"] = [dict(one) for one in held.reach.unreached]

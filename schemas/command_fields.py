@@ -92,6 +92,8 @@ REPORT_KINDS: dict[str, Check] = {
             "resume": RESUME,
             "at_ms": integer(),
             "sees": SEES,
+            # Where checkpoint_path leads there, where a link is in it.
+            "checkpoint_real": text(TEXT_MAX),
             "reached": each(ADDRESS, CANDIDATES_MAX),
             "unreached": each(UNREACHED, CANDIDATES_MAX),
         },

@@ -18,6 +18,7 @@ from agentd.claims.task_paths import (
     check_free_space,
     check_mounts,
     check_parent,
+    linked_to,
     prepare_checkpoint_path,
 )
 from agentd.core.claim import (
@@ -64,10 +65,12 @@ class ClaimRequest:
 @dataclass(slots=True)
 class HeldClaim:
     """resume: the checkpoint to begin from that this host sees, `{path, step, source}` or None. sees: what is
-    compared with the other hosts', None where nobody looked. door: of rank 0, where the others come to try it."""
+    compared with the other hosts', None where nobody looked. checkpoint_real: where checkpoint_path leads, None where
+    no link is in it. door: of rank 0, where the others come to try it."""
 
     resume: dict[str, Any] | None = None
     sees: dict[str, Any] | None = None
+    checkpoint_real: str | None = None
     port_sockets: list[socket.socket] = field(default_factory=list)
     door: Door | None = None
     reach: Reach | None = None
@@ -149,6 +152,12 @@ class Claimer:
         for name, check in checks:
             if refusal := await _step(name, check):
                 return refusal
+        if request.checkpoint_path is not None:
+            try:
+                find = partial(linked_to, request.checkpoint_path)
+                held.checkpoint_real = await within(DEADLINE_S["checkpoint_path"], find, _THREAD)
+            except TimeoutError:
+                return too_slow("checkpoint_path")
         # Behind what is told at once, and before what would be old after hours of pulling.
         if request.container is not None:
             try:

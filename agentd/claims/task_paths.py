@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from agentd.core.claim import ClaimRefused, allowed_root, disk_refusal, may_create_root, path_refusal
 from agentd.logs.writer import reserved_bytes
+from schemas.limits import TEXT_MAX
 from schemas.rules.host_paths import host_path_refusal
 
 # O_PATH: passing through a directory needs no right to list it.
@@ -37,6 +38,12 @@ def prepare_checkpoint_path(path: str, roots: Sequence[str], private: Sequence[s
         return _prove_writable(directory, path)
     finally:
         os.close(directory)
+
+
+def linked_to(path: str) -> str | None:
+    """The directory that `path` is by another name, None where there is no link in it."""
+    real = os.path.realpath(path)
+    return real if real != os.path.normpath(path) and len(real) <= TEXT_MAX else None
 
 
 def _open_below(start: str, segments: Sequence[str]) -> int:

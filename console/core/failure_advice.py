@@ -24,6 +24,10 @@ _BY_CLASS = {
         "The nodes have different checkpoints under one path: some ranks would resume, others begin elsewhere.",
         "Mount one network file system there on every node; `df` on each of the named nodes tells what is there now.",
     ),
+    "checkpoint_path_in_use": (
+        "Its checkpoint_path is another group's directory by another name: a link leads there.",
+        "Wait for that group or stop it, then resubmit; or clone this one with a directory of its own.",
+    ),
     "resume_missing": (
         "No node sees the path of training.resume_from_checkpoint, and no other checkpoint is taken in its place.",
         "Mount the share that holds it on the named node, or clone the group with another path.",

@@ -101,6 +101,7 @@ def _active_and_checkpoints(found: list[str], store: StateStore, groups: dict[st
     if {key for key, _ in store.scan("ended")} != ended:
         found.append("ended rows are not the groups that have ended")
     paths = {row["checkpoint_path"]: key for key, row in groups.items() if key in wanted and row["checkpoint_path"]}
+    paths |= {path: key for key, row in groups.items() for path in row.get("real_paths", ())}
     if {path: row["group_id"] for path, row in store.scan("ckpt")} != paths:
         found.append("ckpt rows are not the checkpoint paths of the active groups")
 

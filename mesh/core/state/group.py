@@ -122,8 +122,8 @@ class Group:
 
     def _free_checkpoint(self) -> None:
         path = self.row["checkpoint_path"]
-        if path is not None:
-            self.store.delete("ckpt", path)
+        for one in ([path] if path is not None else []) + self.row.pop("real_paths", []):
+            self.store.delete("ckpt", one)
 
     # -- tasks of the current attempt
 

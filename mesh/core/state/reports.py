@@ -10,6 +10,7 @@ from mesh.core.state.keys import task_key
 from mesh.core.state.outcome import Outcome, done, refused
 from mesh.core.state.penalty import penalise
 from mesh.core.state.reach import note_reach
+from mesh.core.state.real_paths import refuse_taken
 from mesh.core.state.rebuild import endless_exit
 from mesh.core.state.retry import note_ended_by_host
 from mesh.core.state.saves import is_news, note_passed_over, note_removed, note_save
@@ -74,6 +75,8 @@ def _take(store: StateStore, node_id: str, at_ms: int, at: int, report: Row, tou
         group = Group.load(store, report["group_id"], at_ms)
         assert group is not None, f"task {report['group_id']} has no group"
         item = touched[report["group_id"]] = Touched(group)
+    if report["kind"] == "claimed":
+        report = refuse_taken(item.group, report)
     if report["kind"] not in _NO_STEPS:
         task["seq"] = max(task["seq"], report["seq"])
     _KINDS[report["kind"]](item, task, report, at)

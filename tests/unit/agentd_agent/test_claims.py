@@ -229,6 +229,19 @@ async def test_a_claim_tells_what_there_is_to_resume(tree, claimer):
     assert held.sees is not None and held.sees["pick"] == "step-7"
 
 
+async def test_a_claim_tells_where_its_checkpoint_path_leads(tree, claimer):
+    held = await claimer.claim(request(tree), {})
+    assert isinstance(held, HeldClaim) and held.checkpoint_real is None, "no link is in it"
+    held.release()
+    (tree.root / "elsewhere").mkdir()
+    (tree.root / "by-link").symlink_to("elsewhere")
+    for path in ("by-link", "by-link/deeper"):
+        held = await claimer.claim(request(tree, checkpoint_path=str(tree.root / path)), {})
+        assert isinstance(held, HeldClaim), held
+        assert held.checkpoint_real == str(tree.root / path.replace("by-link", "elsewhere"))
+        held.release()
+
+
 async def test_a_path_that_the_document_names_is_looked_at_instead(tree, claimer):
     for step in (5, 7):
         (tree.root / "ckpt" / f"step-{step}").mkdir(parents=True)
