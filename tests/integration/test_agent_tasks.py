@@ -223,6 +223,20 @@ async def test_a_path_that_leaves_through_a_link(mesh):
     assert not os.path.exists("/etc/x")
 
 
+async def test_two_groups_do_not_save_into_one_directory_by_two_names(mesh):
+    shared = mesh.directory / "one-directory"
+    shared.mkdir()
+    (mesh.directory / "its-other-name").symlink_to(shared)
+    first = await mesh.submit(shell_group("first", mesh.directory, "sleep 1000", checkpoint_path=str(shared)))
+    await mesh.status(first, "running")
+    by_link = shell_group("second", mesh.directory, "true", checkpoint_path=str(mesh.directory / "its-other-name"))
+    done = await mesh.status(await mesh.submit(by_link), "failed", within_s=20)
+    assert done["failure"]["class"] == "checkpoint_path_in_use" and first in done["failure"]["text"], done["failure"]
+    await mesh.nodes[0].call("POST", f"/task-groups/{first}/stop")
+    await mesh.status(first, "stopped")
+    await mesh.status(await mesh.submit(by_link), "completed")
+
+
 async def test_resume_is_decided_once_from_what_is_complete(mesh):
     group = shell_group("resume", mesh.directory, "echo from=$HETEROFLOW_RESUME_FROM_CHECKPOINT")
     checkpoints = mesh.directory / "checkpoints" / "resume"

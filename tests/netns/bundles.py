@@ -5,8 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
+
+from tests.unpacked import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
 _GIT = ("git", "-c", "user.name=test", "-c", "user.email=test@localhost")
@@ -28,8 +29,7 @@ def unpacked_bundle(checkout: Path, directory: Path) -> Path:
     )
     assert made.returncode == 0, made.stderr
     packed = Path(made.stdout.strip())
-    with tarfile.open(packed) as archive:
-        archive.extractall(directory, filter="data")
+    unpack(packed, directory)
     bundle = directory / packed.name.removesuffix(".tar.gz")
     if not words:
         _keep_wheels(bundle / "wheels", cache)

@@ -27,6 +27,7 @@ WALL_CLOCKS = {
     "agentd/identity/": "certificates and join tokens end by the calendar",
     "agentd/key_book.py": "keys end by the calendar",
     "agentd/access_tokens.py": "tokens end by the calendar",
+    "agentd/reporter.py": "how long ago an exit was, by the clock that stamped it: only which rank is named",
     "agentd/own_process.py": "says when it was started",
     "agentd/runtime/": "stamps of starts and ends, for people",
     "agentd/shim/": "stamps of starts and ends, for people",

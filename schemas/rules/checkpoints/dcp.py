@@ -49,7 +49,7 @@ def judge_dcp(directory: Directory) -> None:
         tmp = " (only .metadata.tmp is there)" if ".metadata.tmp" in names else ""
         raise Incomplete(f"{METADATA}, which is written when all shards are, is missing{tmp}")
     ranks = markers.keys() | {match[1] for name in names if (match := _SHARD_OF.match(name))}
-    require_contiguous(map(int, ranks), "__{}" + METADATA)
+    require_contiguous(map(int, sorted(ranks)), "__{}" + METADATA)
     if unfinished := sorted(ranks - markers.keys(), key=int):
         rank = unfinished[0]
         raise Incomplete(f"__{rank}{METADATA}, which rank {rank} writes when its shards are, is missing")

@@ -4,13 +4,13 @@ import atexit
 import functools
 import os
 import shutil
-import tarfile
 import tempfile
 from pathlib import Path
 
 from agentd.checkpoints.fenced import open_fenced
 from schemas.rules.checkpoints.memory import MemoryDirectory, MemoryFile
 from schemas.rules.checkpoints.probe import Probe, probe
+from tests.unpacked import unpack
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "checkpoints" / "samples.tar.gz"
 
@@ -19,8 +19,7 @@ ARCHIVE = Path(__file__).parents[2] / "data" / "checkpoints" / "samples.tar.gz"
 def samples() -> Path:
     place = tempfile.mkdtemp(prefix="heteroflow-checkpoints-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(place, filter="data")
+    unpack(ARCHIVE, Path(place))
     return Path(place)
 
 

@@ -4,10 +4,11 @@ import atexit
 import functools
 import json
 import shutil
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from tests.unpacked import unpack
 
 ARCHIVE = Path(__file__).parents[2] / "data" / "tfevents" / "samples.tar.gz"
 
@@ -16,8 +17,7 @@ ARCHIVE = Path(__file__).parents[2] / "data" / "tfevents" / "samples.tar.gz"
 def samples() -> Path:
     place = tempfile.mkdtemp(prefix="heteroflow-tfevents-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(place, filter="data")
+    unpack(ARCHIVE, Path(place))
     return Path(place)
 
 
