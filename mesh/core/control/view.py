@@ -175,10 +175,11 @@ class View:
         return list(found)
 
     def newest_stamp_ms(self) -> int:
-        """Of the leaders' stamps kept in nodes and limits: no leader's time is before it."""
+        """Of the leaders' stamps kept in nodes, limits and groups that wait: no leader's time is before it."""
         stamps = [node["penalty"]["at_ms"] for node in self._nodes.values()]
         stamps += [part["at_ms"] for _, *parts in self.operated() for part in parts if part]
         stamps += [limit.since_ms for limit in self.limits.values()]
+        stamps += [group.rests_since_ms for group in self.waiting.values()]
         return max(stamps, default=0)
 
     def _node(self, node_id: str, row: dict[str, Any] | None) -> None:
@@ -234,6 +235,8 @@ class View:
         if status == RUNNING:
             return
         if status == PENDING:
+            rests = [row.get("rebuild") or {}, row.get("retry") or {}]
+            rest = max(rests, key=lambda found: int(found.get("not_before_ms", 0)))
             self.waiting[group_id] = Waiting(
                 group_id=group_id,
                 name=row["name"],
@@ -247,7 +250,8 @@ class View:
                 reason=row["pending_reason"],
                 tenant=str(row.get("tenant") or ""),
                 ports=shape.ports,
-                not_before_ms=max((row.get(why) or {}).get("not_before_ms", 0) for why in ("rebuild", "retry")),
+                not_before_ms=rest.get("not_before_ms", 0),
+                rests_since_ms=rest.get("at_ms", 0),
                 tried=_tried(row),
                 avoid=(row.get("rebuild") or {}).get("avoid"),
                 runs_ms=None if shape.deadline_s is None else left_ms(row, shape.deadline_s),

@@ -46,8 +46,9 @@ class NodeView:
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """One pending group. attempt: the last one, 0 before the first; reason: as it stands in the state; not_before_ms:
-    it is to be built again then, by the leader's stamps; avoid: the node it failed on; runs_ms: how long it may still
-    run, None where nobody said; tried: why its last attempt came to nothing, empty where it did not."""
+    it is to be tried or built again then, by the leader's stamps, counted from rests_since_ms; avoid: the node it
+    failed on; runs_ms: how long it may still run, None where nobody said; tried: why its last attempt came to nothing,
+    empty where it did not."""
 
     group_id: str
     name: str
@@ -62,6 +63,7 @@ class Waiting:
     tenant: str = ""
     ports: tuple[int, ...] = ()
     not_before_ms: int = 0
+    rests_since_ms: int = 0
     avoid: str | None = None
     runs_ms: int | None = None
     tried: str = ""

@@ -38,6 +38,7 @@ def rebuild(group: Group, source: str) -> None:
     row["rebuild"] = {
         "total": before["total"] + 1,
         "in_a_row": in_a_row,
+        "at_ms": group.at_ms,
         "not_before_ms": group.at_ms + wait_ms,
         "avoid": row["nodes"][rank] if rank is not None else None,
     }

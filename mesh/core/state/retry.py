@@ -48,7 +48,7 @@ def wait_again(group: Group, text: str, **about: Any) -> None:
     if retry is None or retry["attempt"] != group.attempt:
         return
     wait_ms = wait_after_ms(retry["in_a_row"])
-    retry["not_before_ms"] = group.at_ms + wait_ms
+    retry["at_ms"], retry["not_before_ms"] = group.at_ms, group.at_ms + wait_ms
     said = f"{retry['text'][:_SAID_MAX].rstrip('.')}; that was try {retry['in_a_row']} in a row"
     said += f", the next is made after {wait_ms // 1000} s" if wait_ms else ""
     details = {"attempt": group.attempt, "in_a_row": retry["in_a_row"], "wait_s": wait_ms // 1000}

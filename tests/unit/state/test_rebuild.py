@@ -34,6 +34,17 @@ def reason(world, group):
     return world.group(group)["pending_reason"]
 
 
+@pytest.mark.parametrize("back_s", [600, 86_400 * 365])
+def test_a_leader_whose_clock_was_set_back_builds_it_again_no_later(back_s):
+    world, group = serving()
+    end(world, group, exit_code=1)
+    mono_ms, wall_ms = 5_000, world.now_ms - back_s * 1000
+    world.new_leader()
+    assert [item["t"] for item in decide(world.view, Now(mono_ms, wall_ms), world.memory)] == []
+    later = decide(world.view, Now(mono_ms + 2_000, wall_ms + 2_000), world.memory)
+    assert [item["t"] for item in later] == ["BindGroup"]
+
+
 class TestInference:
     @pytest.mark.parametrize(
         "how", [{"exit_code": 0}, {"exit_code": 1}, {"exit_code": None, "signal": 9}, {"exit_code": 3, "why": "killed"}]
