@@ -42,8 +42,8 @@ class TrainerSearch:
         self._where = f"HETEROFLOW_TORCH={named}" if named else sys.prefix
         python = self._bin / "python"
         self._probe: subprocess.Popen[str] | None = None
-        # May be there and not ours to run: a link into another user's home.
-        if python.is_file() and os.access(python, os.X_OK):
+        # May be there and not ours to run: a link into another user's home, of which Path.is_file() would raise.
+        if os.path.isfile(python) and os.access(python, os.X_OK):
             self._probe = subprocess.Popen(
                 [python, "-c", VERSION],
                 stdin=subprocess.DEVNULL,
