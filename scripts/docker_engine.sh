@@ -80,6 +80,9 @@ _torch_image() {
         tar -C "$tree/opt/python/lib/$version" -x
     tar -C "$venv/lib/$version" --exclude=torch/include --exclude=torch/test -c site-packages |
         tar -C "$tree/opt/python/lib/$version" -x
+    # Where Debian's own Python looks instead.
+    mkdir -p "$tree/opt/python/lib/python3"
+    ln -s "../$version/site-packages" "$tree/opt/python/lib/python3/dist-packages"
     printf '#!/opt/python/bin/python3\nfrom torch.distributed.run import main\nmain()\n' >"$tree/opt/python/bin/torchrun"
     chmod +x "$tree/opt/python/bin/torchrun"
     { echo "$python/bin/$version"; find "$tree/opt" -name '*.so*' -type f; } | xargs -n 40 ldd 2>/dev/null |
