@@ -15,6 +15,7 @@ PID_FILE="$HOME_DIR/docker.pid"
 CONTAINERD_PID="$HOME_DIR/containerd.pid"
 IMAGE="heteroflow-test:busybox"
 TORCH_IMAGE="heteroflow-test:torch"
+SELF="$(cd "$(dirname "$0")" && pwd)/$(basename "$0")"
 
 _docker() { DOCKER_HOST="unix://$SOCKET" docker "$@"; }
 
@@ -55,22 +56,32 @@ _busybox_tree() {
     chmod 1777 "$tree/tmp"
 }
 
+# An image outlives the checkout that made it: it is taken again only where the same script made it from the same things.
+_key() { cat "$SELF" "$@" | sha256sum | cut -c 1-16; }
+
+_made_from() {
+    [ "$(_docker image inspect --format '{{ index .Config.Labels "made-from" }}' "$1" 2>/dev/null)" = "$2" ]
+}
+
 _image() {
-    local tree
-    _docker image inspect "$IMAGE" >/dev/null 2>&1 && return
+    local tree key
+    key="$(_key "$(command -v busybox)")"
+    _made_from "$IMAGE" "$key" && return
     tree="$(mktemp -d)"
     _busybox_tree "$tree"
-    tar -C "$tree" -c . | _docker import --change 'ENV PATH=/bin:/usr/bin' --change 'WORKDIR /tmp' - "$IMAGE" >/dev/null
+    tar -C "$tree" -c . | _docker import --change 'ENV PATH=/bin:/usr/bin' --change 'WORKDIR /tmp' \
+        --change "LABEL made-from=$key" - "$IMAGE" >/dev/null
     rm -rf "$tree"
 }
 
 # The interpreter, its packages and the libraries they are linked with: no distribution is needed, and no registry.
 _torch_image() {
-    local venv="$1" tree python version
-    _docker image inspect "$TORCH_IMAGE" >/dev/null 2>&1 && return
-    tree="$(mktemp -d --tmpdir="$HOME_DIR" torch.XXXXXX)"
+    local venv="$1" tree python version key
     python="$("$venv/bin/python" -c 'import sys; print(sys.base_prefix)')"
     version="$("$venv/bin/python" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')"
+    key="$(_key "$venv/pyvenv.cfg" "$python/bin/$version" "$venv/lib/$version/site-packages/torch/version.py")"
+    _made_from "$TORCH_IMAGE" "$key" && return
+    tree="$(mktemp -d --tmpdir="$HOME_DIR" torch.XXXXXX)"
     _busybox_tree "$tree"
     mkdir -p "$tree/opt/python/bin" "$tree/opt/python/lib/$version"
     cp "$python/bin/$version" "$tree/opt/python/bin/"
@@ -92,7 +103,8 @@ _torch_image() {
             cp -L "$library" "$tree/$library"
         done
     tar -C "$tree" -c . | _docker import --change 'ENV PATH=/opt/python/bin:/bin:/usr/bin' \
-        --change 'ENV LD_LIBRARY_PATH=/opt/python/lib' --change 'WORKDIR /tmp' - "$TORCH_IMAGE" >/dev/null
+        --change 'ENV LD_LIBRARY_PATH=/opt/python/lib' --change 'WORKDIR /tmp' \
+        --change "LABEL made-from=$key" - "$TORCH_IMAGE" >/dev/null
     rm -rf "$tree"
 }
 

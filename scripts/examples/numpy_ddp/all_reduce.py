@@ -1,10 +1,13 @@
 """Sums of vectors over all ranks, through rank 0, on plain sockets.
 
 Frames are `u8 kind, u32 length, bytes`, big-endian. Rank 0 adds in rank order, so that a sum is the same in every run.
-When a rank is lost, rank 0 tells the others which one before it ends: a victim never names another victim.
+When a rank is lost, rank 0 tells the others which one before it ends: a victim never names another victim. A rank that
+ends says so before it goes, for the siblings that its node ends with it may be missed first.
 """
 
+import contextlib
 import json
+import select
 import socket
 import struct
 import time
@@ -16,11 +19,14 @@ import numpy as np
 
 from numpy_ddp.regression import Vector
 
-HELLO, WELCOME, VECTOR, LOST, REFUSED = range(5)
+HELLO, WELCOME, VECTOR, LOST, REFUSED, LEAVING = range(6)
 HEADER = struct.Struct(">BI")
 MAX_FRAME_BYTES = 64 * 2**20
 POLL_S = 0.05
 HELLO_TIMEOUT_S = 2.0
+
+
+CLOSED = "it closed the connection"
 
 
 class PeerLost(Exception):
@@ -72,7 +78,7 @@ def _exactly(peer: socket.socket, size: int) -> bytes:
     while len(data) < size:
         chunk = peer.recv(min(size - len(data), 1 << 20))
         if not chunk:
-            raise ConnectionError("it closed the connection")
+            raise ConnectionError(CLOSED)
         data += chunk
     return bytes(data)
 
@@ -99,7 +105,9 @@ class Hub:
         total = vector.copy()
         for rank in range(1, self._me.world):
             try:
-                _, data = _receive(self._peers[rank])
+                kind, data = _receive(self._peers[rank])
+                if kind == LEAVING:
+                    raise ConnectionError(CLOSED)
             except OSError as error:
                 raise self._lost(rank, _why(error)) from error
             total += np.frombuffer(data, dtype=np.float64)
@@ -112,6 +120,9 @@ class Hub:
         return total
 
     def _lost(self, rank: int, why: str) -> PeerLost:
+        left = next((other for other in self._peers if self._is_leaving(other)), None)
+        if left is not None:
+            rank, why = left, CLOSED
         notice = json.dumps({"rank": rank, "why": why}).encode()
         for other, peer in self._peers.items():
             if other != rank:
@@ -120,6 +131,15 @@ class Hub:
                 except OSError:
                     continue  # it is gone too, and its own end says so
         return PeerLost(rank, why)
+
+    def _is_leaving(self, rank: int) -> bool:
+        peer = self._peers[rank]
+        poll = select.poll()
+        poll.register(peer, select.POLLIN)
+        try:
+            return bool(poll.poll(0)) and peer.recv(1, socket.MSG_PEEK) == bytes([LEAVING])
+        except OSError:
+            return False
 
     def close(self) -> None:
         for peer in self._peers.values():
@@ -158,6 +178,8 @@ class Spoke:
         return PeerLost(notice["rank"], notice["why"])
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            _send(self._hub, LEAVING, b"")
         self._hub.close()
 
 
