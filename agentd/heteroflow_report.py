@@ -7,19 +7,26 @@
 
 Every process may call it; what the first rank of a node says counts. It never raises, never waits, and does nothing
 outside of the platform. Twelve metrics with names of up to 32 characters are kept. Steps that come faster than five a
-second are thinned; the last one always arrives.
+second are thinned; the last one always arrives. A tensor on a card is read like by `loss.item()`, which waits for the
+card: hand one in every so many steps.
+
+Images may have a Python as old as 3.6, so what it takes later ones for is left out here: no `:=`, and no annotation
+that would be evaluated.
 """
 
 import atexit
 import contextlib
 import json
 import os
+import signal
 import time
 
 _EVERY_S = 0.2
 # Written whole or not at all, also by several processes at once.
 _LINE_MAX = 4000
 _METRICS_MAX = 12
+# What is looked at for them: a call costs the same however many are handed in.
+_METRICS_TRIED = 64
 
 
 class _Pipe:
@@ -37,7 +44,7 @@ class _Pipe:
         try:
             if self.descriptor < 0:
                 self.descriptor = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            return os.write(self.descriptor, line) == len(line)
+            return _write(self.descriptor, line) == len(line)
         except BlockingIOError:
             return False
         except OSError:
@@ -51,21 +58,36 @@ class _Pipe:
             self.descriptor = -1
 
 
+def _write(descriptor: int, line: bytes) -> int:
+    """As os.write. A program that has SIGPIPE as the system has it would be ended where the reader went away, which an
+    agent that is started anew does: the signal is held back and taken."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
+    try:
+        return os.write(descriptor, line)
+    except BrokenPipeError:
+        if signal.SIGPIPE not in before:
+            signal.sigtimedwait([signal.SIGPIPE], 0)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _pipe = _Pipe()
-_pending: dict[str, object] = {}
+_pending: "dict[str, object]" = {}
+_process = os.getpid()
 _sent_at = float("-inf")
 
 
 def step(number: object, loss: object = None, lr: object = None, epoch: object = None, **metrics: object) -> None:
     """number: of steps done. Anything that float() takes is a value, tensors of one element too."""
-    found: dict[str, object] = {"step": number, "loss": loss, "lr": lr, "epoch": epoch}
-    numbers: dict[str, object] = {name: value for name, given in found.items() if (value := _number(given)) is not None}
-    if isinstance(done := numbers.get("step"), float) and done.is_integer():
-        numbers["step"] = int(done)  # of NumPy's counters and tensors of one element
-    named = {name[:32]: value for name, given in metrics.items() if (value := _number(given)) is not None}
+    told = _numbers([("step", number), ("loss", loss), ("lr", lr), ("epoch", epoch)], 4)
+    done = told.get("step")
+    if isinstance(done, float) and done.is_integer():
+        told["step"] = int(done)  # of NumPy's counters and tensors of one element
+    named = _numbers(list(metrics.items())[:_METRICS_TRIED], _METRICS_MAX) if metrics else {}
     if named:
-        numbers["metrics"] = dict(list(named.items())[:_METRICS_MAX])
-    _say(numbers, at_once=False)
+        told["metrics"] = {name[:32]: value for name, value in named.items()}
+    _say(told, at_once=False)
 
 
 def phase(name: str) -> None:
@@ -77,9 +99,13 @@ def phase(name: str) -> None:
     _say({"phase": told}, at_once=True)
 
 
-def _say(told: dict[str, object], at_once: bool) -> None:
-    global _sent_at
+def _say(told: "dict[str, object]", at_once: bool) -> None:
+    global _sent_at, _process
     try:
+        if _process != os.getpid():
+            # What the parent has not said yet is the parent's to say.
+            _process = os.getpid()
+            _pending.clear()
         _pending.update(told)
         now = time.monotonic()
         if _pending and (at_once or now - _sent_at >= _EVERY_S):
@@ -93,21 +119,37 @@ def _say(told: dict[str, object], at_once: bool) -> None:
 
 def _flush() -> None:
     rank = os.environ.get("RANK") or os.environ.get("NODE_RANK") or "0"
-    told = {"rank": int(rank) if rank.isdigit() else 0, **_pending}
+    sent = dict(_pending)
+    told = {"rank": int(rank) if rank.isdigit() else 0, **sent}
     line = json.dumps(told).encode() + b"\n"
     if len(line) > _LINE_MAX:
         told.pop("metrics", None)
         line = json.dumps(told).encode() + b"\n"
     if _pipe.send(line):
-        _pending.clear()
+        for name, value in sent.items():
+            # Another thread may have said something newer meanwhile.
+            if _pending.get(name) is value:
+                del _pending[name]
+
+
+def _numbers(given: "list[tuple[str, object]]", most: int) -> "dict[str, object]":
+    """The first so many that are numbers."""
+    found: dict[str, object] = {}
+    for name, value in given:
+        number = _number(value)
+        if number is not None:
+            found[name] = number
+        if len(found) == most:
+            break
+    return found
 
 
 def _number(value: object) -> "float | int | None":
     if value is None or isinstance(value, bool):
         return None
     try:
-        # Anything may be handed in, a tensor too: whatever float() cannot take is caught below.
-        return value if isinstance(value, int) else float(value)  # type: ignore[arg-type]
+        # As large as a counter is. What float() cannot take is caught below: anything may be handed in, a tensor too.
+        return value if isinstance(value, int) and abs(value) < 2**63 else float(value)  # type: ignore[arg-type]
     except Exception:
         return None
 

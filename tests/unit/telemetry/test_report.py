@@ -1,11 +1,14 @@
 """What tasks say of themselves: the module they import, the pipe, and what is believed of it."""
 
+import ast
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 import threading
 from math import isnan
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -179,6 +182,99 @@ def test_nothing_hurts_a_training(pipe, tmp_path):
     assert said("import os\nos.environ['HETEROFLOW_REPORT'] = '/nowhere/at/all'\n" + program) == []
     assert said(f"import os\nos.environ['HETEROFLOW_REPORT'] = '{pipe}'\n" + program) == [], "nobody reads"
     assert any(line.get("step") == 2 for line in said(program, pipe))
+
+
+MODULE = Path(heteroflow_report.__file__)
+
+
+def test_it_is_taken_by_pythons_that_images_still_have():
+    """What an import raises of another kind than ImportError ends a script that guards it as the documentation says."""
+    tree = ast.parse(MODULE.read_text(), feature_version=(3, 6))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    arguments = [one for node in functions for one in ast.walk(node.args) if isinstance(one, ast.arg)]
+    places = [*tree.body, *(part for node in tree.body if isinstance(node, ast.ClassDef) for part in node.body)]
+    evaluated = [node.returns for node in functions] + [one.annotation for one in arguments]
+    evaluated += [node.annotation for node in places if isinstance(node, ast.AnnAssign)]
+    assert len(functions) > 5 and len(evaluated) > 10
+    newer = [ast.unparse(node) for node in evaluated if node and not isinstance(node, ast.Name | ast.Constant)]
+    assert newer == [], "an older Python evaluates these and raises; write them as texts"
+
+
+@pytest.mark.parametrize("handled", ["SIG_DFL", "SIG_IGN", "lambda *_: print('heard')"])
+def test_a_reader_that_goes_away_ends_no_program(pipe, handled):
+    """Command line programs set SIGPIPE back to the system's own, which ends who writes to nobody. The agent is the
+    reader, and is started anew by every upgrade."""
+    program = f"""
+import os, signal
+import heteroflow_report as r
+handled = {handled if handled.startswith("lambda") else f"signal.{handled}"}
+signal.signal(signal.SIGPIPE, handled)
+reader = os.open({str(pipe)!r}, os.O_RDONLY | os.O_NONBLOCK)
+r.phase('one')
+assert os.read(reader, 4096)
+os.close(reader)
+r.phase('two')
+assert signal.getsignal(signal.SIGPIPE) == handled
+assert not signal.sigpending() and signal.SIGPIPE not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+reader = os.open({str(pipe)!r}, os.O_RDONLY | os.O_NONBLOCK)
+r.phase('three')
+assert b'three' in os.read(reader, 4096)
+print('trained on')
+"""
+    env = {"PYTHONPATH": str(MODULE.parent), "HETEROFLOW_REPORT": str(pipe)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "trained on\n", ""), done
+
+
+def test_a_child_says_nothing_that_its_parent_had_to_say(pipe):
+    """A loader that is forked between two steps ended with the step of then, behind newer ones of its parent."""
+    program = "import os, sys, heteroflow_report as r\nr.step(1)\nr.step(2)\nif not os.fork(): sys.exit()\nos.wait()\n"
+    assert [line["step"] for line in said(program, pipe)] == [1, 2]
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """One of its own, and what it wrote. meanwhile: what other threads do as it writes."""
+    spec = importlib.util.spec_from_file_location("own_report", MODULE)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    monkeypatch.setattr("atexit.register", lambda function: function)
+    spec.loader.exec_module(made)
+    made.lines, made.meanwhile, made._EVERY_S = [], [], 1e9
+
+    def send(line):
+        made.lines.append(json.loads(line))
+        while made.meanwhile:
+            made.meanwhile.pop()()
+        return True
+
+    made._pipe.send = send
+    return made
+
+
+def test_what_another_thread_says_meanwhile_is_not_lost(module):
+    module.meanwhile.append(lambda: module.step(2, loss=0.25))
+    module.step(1, loss=0.5, lr=0.1)
+    module._last()
+    assert module.lines == [{"rank": 0, "step": 1, "loss": 0.5, "lr": 0.1}, {"rank": 0, "step": 2, "loss": 0.25}]
+
+
+def test_a_number_that_no_json_holds_costs_no_other(module):
+    """Python writes no text of an int with more than 4,300 digits."""
+    module.step(10**5000, loss=0.5, huge=10**5000, small=-3, counter=2**62)
+    assert module.lines == [{"rank": 0, "loss": 0.5, "metrics": {"small": -3, "counter": 2**62}}]
+
+
+def test_any_number_of_metrics_costs_the_same(module):
+    read = []
+
+    class Value:
+        def __float__(self):
+            read.append(1)
+            return 1.0
+
+    module.step(1, **{f"m{n}": Value() for n in range(5000)})
+    assert len(module.lines[0]["metrics"]) == len(read) == METRICS_MAX
 
 
 COUNTERS = """
