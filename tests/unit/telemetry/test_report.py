@@ -9,6 +9,7 @@ import sys
 import threading
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -237,7 +238,7 @@ def module(monkeypatch):
     """One of its own, and what it wrote. meanwhile: what other threads do as it writes."""
     spec = importlib.util.spec_from_file_location("own_report", MODULE)
     assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
+    made: Any = importlib.util.module_from_spec(spec)
     monkeypatch.setattr("atexit.register", lambda function: function)
     spec.loader.exec_module(made)
     made.lines, made.meanwhile, made._EVERY_S = [], [], 1e9
