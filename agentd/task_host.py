@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from agentd.claims.claimer import Claimer, ClaimRequest, HeldClaim
-from agentd.core.claim import ClaimRefused
+from agentd.core.claim import ClaimRefused, sight_refusal
 from agentd.core.reconcile import Action, Claim, DropClaim, MakeClaim, Remove, Report, Start, Stop, reconcile
 from agentd.node_feed import NodeFeed, Row
 from agentd.reporter import Reporter
@@ -207,8 +207,12 @@ class TaskHost:
         key = action.key
         claim = self._claims.pop(key)
         claim.drop()  # the port is free from here until the trainer binds it
+        held = claim.result
         try:
             row, group = self._feed.tasks[key], self._feed.groups[key.group_id]
+            sees = held.sees if isinstance(held, HeldClaim) else None
+            if changed := sight_refusal(sees, group.get("views") or ()):
+                raise RuntimeRefused(changed.text)
             if self._before_start is not None:
                 await self._before_start(row, group)
             spec = self._task_spec(row, group)

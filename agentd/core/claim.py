@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 StepName = Literal[
     "cards",
@@ -111,4 +111,18 @@ def too_slow(step: StepName) -> ClaimRefused:
         f"{step}_timeout",
         f"the check of {step.replace('_', ' ')} did not answer within {DEADLINE_S[step]:.0f} s; a share of this host "
         f"may hang",
+    )
+
+
+def sight_refusal(sees: Mapping[str, Any] | None, views: Sequence[Mapping[str, Any]]) -> ClaimRefused | None:
+    """views: what the ranks said that they see, one entry for each different sight, on which the start was decided. A
+    claim that is made again, since its agent was started anew, is told to nobody: what it saw is compared here. Else a
+    share that went away meanwhile would let this rank begin at zero, and the others at the checkpoint."""
+    if sees is None or not views or any(view["digest"] == sees["digest"] for view in views):
+        return None
+    agreed, now = views[0]["pick"] or "none that is complete", sees["pick"] or "none that is complete"
+    return ClaimRefused(
+        "checkpoints_changed",
+        f"the checkpoints are not as they were when the start was decided: then it was {agreed}, now this host sees "
+        f"{now} ({sees['text'][:300]})",
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import socket
 from dataclasses import replace
 
@@ -182,6 +183,63 @@ async def test_a_claim_that_fails_the_second_time_lets_the_group_recover(world):
         async with agents(MemoryHost(mesh, "a", path)):
             await state.until(group_id, lambda group, tasks: group["status"] == "pending" and released(group, tasks))
     assert (await state.get("group", group_id))["restarts"] == 1
+
+
+def save(place, name):
+    (place / name).mkdir(parents=True)
+    for file in ("state.pt", "complete"):
+        (place / name / file).write_bytes(name.encode())
+
+
+@pytest.mark.parametrize("cut", ["claimed", "start ordered"])
+@pytest.mark.parametrize("then", ["gone", "other bytes", "as it was"])
+async def test_a_claim_made_again_does_not_start_on_other_checkpoints_than_were_agreed(world, cut, then):
+    """Nobody hears what it sees the second time: a share that went away meanwhile would let one rank begin at zero, and
+    the others at the checkpoint that was decided."""
+    mesh, state, path = world
+    first, second = MemoryHost(mesh, "a", path), MemoryHost(mesh, "b", path)
+    await first.start()
+    await second.start()
+    group_id = await state.submit(n_nodes=2)
+    place = path / f"ckpt-{state.groups}"
+    save(place, "step-20")
+    await state.bind(group_id, ["a", "b"])
+    await state.until(group_id, statuses("claimed", "claimed"))
+    (view,) = (await state.get("group", group_id))["views"]
+    await second.stop()
+    if cut == "start ordered":
+        await state.start(group_id)
+        await state.until(group_id, lambda group, tasks: tasks[0]["status"] == "running")
+    shutil.rmtree(place)
+    place.mkdir()
+    if then != "gone":
+        save(place, "step-20")
+    if then == "other bytes":
+        (place / "step-20" / "state.pt").write_bytes(b"another training's")
+    again = MemoryHost(mesh, "b", path)
+    try:
+        await again.start()
+        if cut == "claimed":
+            await until_claimed_again(again)
+            await state.start(group_id)
+        if then == "as it was":
+            await state.until(group_id, statuses("running", "running"))
+        else:
+            await state.until(group_id, lambda group, tasks: group["status"] == "pending" and released(group, tasks))
+            assert not [task for task in again.runtime.host.values() if task.seen.id.group_id == group_id]
+            said = (await state.get("group", group_id))["retry"]["text"]
+            assert "rank 1 on b" in said and "not as they were" in said and view["pick"] in said
+    finally:
+        await first.stop()
+        await again.stop()
+
+
+async def until_claimed_again(host):
+    for _ in range(500):
+        if any(claim.state == "held" for claim in host.host._claims.values()):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("not claimed again")
 
 
 @pytest.mark.parametrize("part", ["_claim_request", "_task_spec"])
