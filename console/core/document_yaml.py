@@ -22,7 +22,7 @@ def _mapping(value: Mapping[str, Any], path: tuple[str, ...], depth: int) -> lis
     for name, item in value.items():
         if (*path, name) in _DERIVED:
             continue
-        key = name if _BARE_KEY.match(name) and name not in _NULLS else _quoted(name)
+        key = _key(name)
         if isinstance(item, Mapping) and item:
             lines += [f"{indent}{key}:", *_mapping(item, (*path, name), depth + 1)]
         else:
@@ -30,9 +30,13 @@ def _mapping(value: Mapping[str, Any], path: tuple[str, ...], depth: int) -> lis
     return lines
 
 
+def _key(name: str) -> str:
+    return name if _BARE_KEY.match(name) and name not in _NULLS else _quoted(name)
+
+
 def _flow(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{}"
+        return f"{{{', '.join(f'{_key(name)}: {_flow(item)}' for name, item in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(_flow(item) for item in value)}]"
     if isinstance(value, bool):

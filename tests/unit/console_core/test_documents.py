@@ -71,6 +71,35 @@ def test_texts_that_yaml_would_take_for_something_else():
             assert read_back(document_yaml(checked.document)) == checked.document, text
 
 
+KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,8}", fullmatch=True) | TEXTS.filter(lambda key: key != "<<")
+SCALARS = TEXTS | st.booleans() | st.integers() | st.sampled_from(["", "null", "~", "...", "---", "1e-5", "0123", "no"])
+# Lists and maps in one another: a document has mounts, and later versions have what this one does not know.
+SHAPES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3))
+
+
+def as_texts(value):
+    if isinstance(value, dict):
+        return {key: as_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_texts(item) for item in value]
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.dictionaries(KEYS, SHAPES, min_size=1, max_size=4))
+def test_any_shape_reads_back_the_same(shape):
+    assert parse_yaml(document_yaml(shape).encode()) == as_texts(shape)
+
+
+def test_what_is_mounted_is_cloned_too():
+    """`heteroflow clone` and the console's editor wrote `mounts: [{}]`, and nobody could submit that."""
+    raw = document()
+    raw["task"] |= {"image": "team/pt:1", "mounts": [{"source": "/data/a b", "target": "/a"}]}
+    checked = check_task_group(raw)
+    assert checked.document is not None, checked.errors
+    assert read_back(document_yaml(checked.document)) == checked.document
+
+
 def test_an_escape_is_spelled_out():
     text = document_yaml({"name": "a\x1b]52;c;x\x07b"})
     assert text.isascii() and "\\u001b" in text
