@@ -6,7 +6,7 @@ from console.core import line
 from console.core.attention import Attention
 from console.core.columns import Column, laid_out
 from console.core.format import age
-from console.core.line import BAD, Line, headed, joined, wrapped
+from console.core.line import BAD, Line, headed, joined, shortened, wrapped
 
 _COLUMNS = (
     Column("level", "", 6, 6, 9),
@@ -34,11 +34,11 @@ def alert_line(item: Attention, here: bool, now_ms: int, cells: int) -> Line:
     return (("▌ " if here else "  ", line.ACCENT), *row)
 
 
-def alert_in_full(item: Attention, cells: int) -> list[Line]:
-    """What the columns of a list have no room for."""
-    why = [((f" {text}", item.tone),) for text in wrapped(item.text, cells - 2)]
-    advice = [((f" {text}", line.TEXT),) for text in wrapped(item.advice, cells - 2) if text]
-    return [headed(item.subject, "", cells), *why, *advice]
+def alert_in_full(item: Attention, cells: int, height: int) -> list[Line]:
+    """What the columns of a list have no room for. However long the reason is, what to do has room."""
+    why: list[Line] = [((f" {text}", item.tone),) for text in wrapped(item.text, cells - 2)]
+    advice: list[Line] = [((f" {text}", line.TEXT),) for text in wrapped(item.advice, cells - 2) if text]
+    return [headed(item.subject, "", cells), *shortened(why, max(height - 1 - len(advice), 1), cells), *advice]
 
 
 def alert_summary(found: Sequence[Attention]) -> Line:

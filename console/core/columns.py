@@ -53,12 +53,14 @@ class Layout:
 
 def fitted(columns: Sequence[Column], widths: Mapping[str, int]) -> list[Column]:
     """No column is wider than what stands in it, by its name in `widths`, and its head with a mark: the room goes to
-    those that have more to say."""
+    those that have more to say. One of numbers is not narrower either: a number that is cut is another number."""
     return [_fitted(column, widths[column.name]) if column.name in widths else column for column in columns]
 
 
 def _fitted(column: Column, text_cells: int) -> Column:
     most = max(text_cells, len(column.head) + 1)
+    if column.right:
+        return replace(column, least=most, most=most)
     return replace(column, least=min(column.least, most), most=min(column.most, most))
 
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from console.core import line
-from console.core.event_lines import event_line
+from console.core.event_lines import event_log
 from console.core.failure_advice import advice
 from console.core.format import UNKNOWN, age, folded_nodes, number, plain_value, text_or_dash
 from console.core.group_list import Progress, mark_and_why, run_time
-from console.core.line import Line, joined, wrapped
+from console.core.line import Line, hung, joined, wrapped
 from console.core.marks import QUIET, STALLED
 from console.core.newest_line import newest_line
 from console.core.queue_list import waiting_lines
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from console.store.rows import Group
 
 RANKS_SHOWN = 64
-EVENTS_SHOWN = 300
 _NAME_CELLS = 20
 
 
@@ -160,7 +159,7 @@ def _basics(group: "Group", row: Mapping[str, Any], now_ms: int, cells: int) -> 
         ("resubmit of", text_or_dash(row.get("resubmit_of"))),
         *([("parent", f"{parent.get('group_id')}: {parent.get('path')}")] if parent else []),
     ]
-    return [_title("Group", cells), *(_fact(name, value) for name, value in facts), line.EMPTY]
+    return [_title("Group", cells), *(part for fact in facts for part in _fact(*fact, cells)), line.EMPTY]
 
 
 def _listens(row: Mapping[str, Any]) -> str:
@@ -170,39 +169,32 @@ def _listens(row: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {host}:{port}" for host in hosts for name, port in ports.items())
 
 
-def _fact(name: str, value: str, depth: int = 0) -> Line:
+def _fact(name: str, value: str, cells: int, depth: int = 0) -> list[Line]:
     # A long name takes the room that it needs, and is still apart from its value.
-    cells = max(_NAME_CELLS - 2 * depth, len(name) + 1)
-    return ((f" {'  ' * depth}{name:<{cells}}", line.DIM), (value, line.TEXT))
+    name_cells = max(_NAME_CELLS - 2 * depth, len(name) + 1)
+    return hung(((f" {'  ' * depth}{name:<{name_cells}}", line.DIM),), value, line.TEXT, cells)
 
 
 def _configuration(document: Mapping[str, Any], cells: int) -> list[Line]:
     lines = [_title("Configuration as accepted", cells)]
-    lines += _mapping(document, 0)
+    lines += _mapping(document, 0, cells)
     return [*(line.cut(item, cells) for item in lines), line.EMPTY]
 
 
-def _mapping(document: Mapping[str, Any], depth: int) -> list[Line]:
+def _mapping(document: Mapping[str, Any], depth: int, cells: int) -> list[Line]:
     lines: list[Line] = []
     for name, value in document.items():
         if isinstance(value, Mapping):
-            lines += [((f" {'  ' * depth}{name}", line.DIM),), *_mapping(value, depth + 1)]
+            lines += [((f" {'  ' * depth}{name}", line.DIM),), *_mapping(value, depth + 1, cells)]
         else:
             # Screens are shared; `heteroflow clone` has the value for who needs it.
             shown = REDACTED if is_secret_name(str(name)) else plain_value(value)
-            lines.append(_fact(str(name), shown, depth))
+            lines += _fact(str(name), shown, cells, depth)
     return lines
 
 
 def _events(known: "GroupStore", now_ms: int, cells: int) -> list[Line]:
-    events = known.events[-EVENTS_SHOWN:]
-    left_out = len(known.events) - len(events)
-    aside = f"UTC, newest first; {left_out:,} older ones in `heteroflow events`" if left_out else "UTC, newest first"
-    lines = [_title("Events", cells, aside)]
-    return [
-        *lines,
-        *(line.cut(((" ", line.TEXT), *event_line(event, now_ms, dated=True)), cells) for event in reversed(events)),
-    ]
+    return [_title("Events", cells, "UTC, newest first"), *event_log(known.events, now_ms, cells)]
 
 
 def _restarts(count: int) -> str:

@@ -9,11 +9,13 @@ from console.core.columns import Column, Layout, fitted, laid_out
 from console.core.format import UNKNOWN, age, coarse, folded_nodes, number, width
 from console.core.line import Line, Span
 from console.core.marks import QUIET, STALLED, Mark, group_mark
+from console.core.ticks import short
 
 if TYPE_CHECKING:
     from console.store.rows import Group
 
 GUTTER = 2
+STEP_CELLS = 9
 LOW_UTIL = 5.0
 QUIET_MS = 180_000  # longer than a healthy writer keeps its points to itself
 FRESH_FAILURE_MS = 3_600_000  # a failure of the last hour stands on top; later it is history
@@ -25,7 +27,7 @@ _BASE = (
     Column("status", "STATE", 12, 12, 9),
     Column("gpu", "GPU", 4, 5, 6, right=True, grows=4),
     Column("nodes", "NODES", 9, _NODES_MOST, 3, grows=3),
-    Column("step", "STEP", 9, 9, 3, right=True),
+    Column("step", "STEP", STEP_CELLS, STEP_CELLS, 3, right=True),
     Column("loss", "LOSS", 8, 8, 3, right=True),
     Column("seen", "SEEN", 5, 5, 2, right=True),
     Column("util", "UTIL", 5, 5, 4, right=True),
@@ -64,7 +66,8 @@ def layout(cells: int, with_progress: bool, widths: Mapping[str, int]) -> Layout
 def text_widths(group: "Group") -> dict[str, int]:
     """Cells of what differs most from mesh to mesh."""
     nodes = _NODES_MOST if len(group.nodes) > _NODES_COUNTED else width(folded_nodes(group.nodes))
-    return {"name": width(group.name or group.id), "nodes": nodes, "user": width(group.user)}
+    gpus = width(number(group.gpus))
+    return {"name": width(group.name or group.id), "gpu": gpus, "nodes": nodes, "user": width(group.user)}
 
 
 def head_line(shape: Layout, sort: str, down: bool) -> Line:
@@ -125,11 +128,19 @@ def _progress(progress: Progress | None, group: "Group", now_ms: int) -> dict[st
     old = progress.at_ms is not None and now_ms - progress.at_ms > QUIET_MS
     tone = line.DIM if old else line.TEXT
     return {
-        "step": (f"{progress.step:,.0f}" if progress.step is not None else UNKNOWN, tone),
+        "step": (_step_text(progress.step), tone),
         "loss": (value_text(progress.loss), tone),
         "seen": (age(progress.at_ms, now_ms), line.WARN if old else line.DIM),
         "util": (percent(progress.util), tone if progress.util is None or progress.util >= LOW_UTIL else line.WARN),
     }
+
+
+def _step_text(step: float | None) -> str:
+    """Of as many cells as its column has; the pane has room for all its digits."""
+    if step is None:
+        return UNKNOWN
+    said = f"{step:,.0f}"
+    return said if len(said) <= STEP_CELLS else short(step)
 
 
 def value_text(value: float | None) -> str:

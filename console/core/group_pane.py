@@ -8,7 +8,7 @@ from console.core.chart import ChartOptions
 from console.core.event_lines import event_line, newest
 from console.core.format import UNKNOWN, folded_nodes, number
 from console.core.group_list import Progress, mark_and_why, run_time
-from console.core.line import Line, beside, exactly, joined, wrapped
+from console.core.line import Line, beside, exactly, joined, shortened, wrapped
 from console.core.marks import QUIET, STALLED
 from console.core.newest_line import newest_line
 from console.core.rank_table import RankNow, odd_line, rank_head, rank_lines
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 RANKS_SHOWN = 4
 EVENTS_SHOWN = 3
+WHY_LINES = 3
 
 
 def pane_lines(
@@ -43,7 +44,7 @@ def pane_lines(
         return lines + _facts(group, known, ranks, progress, now_ms, cells, room)
     left = _curve(group, curves, progress, now_ms, left_cells, room, glyphs)
     right = _facts(group, known, ranks, progress, now_ms, right_cells, room)
-    return [*lines, *beside(left[:room], right[:room], left_cells, right_cells)]
+    return [*lines, *beside(left, right, left_cells, right_cells)]
 
 
 def _curve(
@@ -89,7 +90,8 @@ def _facts(
         parts.append(((f"{group.restarts} restart{'s' * (group.restarts != 1)}", line.WARN),))
     lines = [joined(parts, (" · ", line.RULE))]
     if why:
-        lines += [((text, mark.tone if mark.badness >= 5 else line.TEXT),) for text in wrapped(why, cells)[:3]]
+        said: list[Line] = [((text, mark.tone if mark.badness >= 5 else line.TEXT),) for text in wrapped(why, cells)]
+        lines += shortened(said, WHY_LINES, cells)
     tasks = known.ranks(group.attempt) if known is not None else []
     if mark in (STALLED, QUIET) and (odd := odd_line(tasks, ranks)):
         lines += [((text, mark.tone),) for text in wrapped(odd, cells)]
@@ -107,5 +109,5 @@ def _facts(
     elif group.nodes:
         lines.append(((f"on {folded_nodes(group.nodes) or UNKNOWN}", line.TEXT),))
     if events:
-        lines += [line.EMPTY, *(event_line(event, now_ms) for event in events)]
-    return [exactly(item, cells) for item in lines]
+        lines += [line.EMPTY, *(event_line(event) for event in events)]
+    return [exactly(item, cells) for item in shortened(lines, room, cells)]

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from console.core import line
+from console.core.format import clipped, width
 from console.core.line import Line, Span, joined, line_width, spread
 
 BAR_CELLS = 10
+CRUMB_CELLS = 12  # of a name are always there
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,8 @@ class HeaderFacts:
 
 
 def header(crumbs: Sequence[str], facts: HeaderFacts, cells: int) -> Line:
-    """The narrower the terminal, the fewer facts: first the bar, then what is well, then the mesh, then the least of
-    what is wrong."""
+    """The narrower the terminal, the fewer facts: first the bar, then what is well, then the mesh, then the end of a
+    long name, then the least of what is wrong."""
     where = _where((facts.mesh or "mesh", *crumbs), facts.read_only)
     parts = _parts(facts, BAR_CELLS)
     if not _fits(where, parts, cells):
@@ -41,6 +43,8 @@ def header(crumbs: Sequence[str], facts: HeaderFacts, cells: int) -> Line:
         parts.pop(well)
     if not _fits(where, parts, cells):
         where = _where(crumbs, facts.read_only)
+    if not _fits(where, parts, cells):
+        where = _where(_clipped(crumbs, _over(where, parts, cells)), facts.read_only)
     while len(parts) > 1 and not _fits(where, parts, cells):
         parts.pop()
     return spread(where, (*joined(parts, (" · ", line.RULE)), (" ", line.TEXT)), cells)
@@ -55,8 +59,22 @@ def _where(crumbs: Sequence[str], read_only: bool) -> Line:
     return tuple(where)
 
 
+def _over(where: Line, parts: Sequence[Line], cells: int) -> int:
+    """By how many cells it is too much."""
+    return line_width(joined(parts, (" · ", line.RULE))) + line_width(where) + 3 - cells
+
+
 def _fits(where: Line, parts: Sequence[Line], cells: int) -> bool:
-    return line_width(joined(parts, (" · ", line.RULE))) <= cells - line_width(where) - 3
+    return _over(where, parts, cells) <= 0
+
+
+def _clipped(crumbs: Sequence[str], over: int) -> list[str]:
+    longest = max(range(len(crumbs)), key=lambda at: width(crumbs[at]))
+    wide = width(crumbs[longest])
+    return [
+        clipped(crumb, max(wide - over, min(wide, CRUMB_CELLS))) if at == longest else crumb
+        for at, crumb in enumerate(crumbs)
+    ]
 
 
 def _first_well(parts: Sequence[Line]) -> int | None:

@@ -109,10 +109,10 @@ def exactly(line: Line, cells: int) -> Line:
 
 
 def spread(left: Line, right: Line, cells: int) -> Line:
-    """Left and right parts with the space between them; where both do not fit the left one is cut."""
+    """Left and right parts with the space between them; where both do not fit the left one is cut, and stays apart."""
     right = cut(right, cells)
     room = cells - line_width(right)
-    return (*exactly(left, room), *right)
+    return (*exactly(cut(left, room - 1) if right else left, room), *right)
 
 
 def joined(parts: Iterable[Line], separator: Span = ("  ", TEXT)) -> Line:
@@ -162,8 +162,24 @@ def flowed(parts: Iterable[Line], cells: int, gap: int = 2) -> list[Line]:
     return [joined(row, (" " * gap, TEXT)) for row in lines]
 
 
+def hung(head: Line, text: str, tone: str, cells: int) -> list[Line]:
+    """A text behind a head; what has no room there stands below its beginning."""
+    indent = line_width(head)
+    first, *more = wrapped(text, max(cells - indent, 10))
+    return [(*head, (first, tone)), *(((" " * indent, TEXT), (part, tone)) for part in more)]
+
+
+def shortened(lines: Sequence[Line], most: int, cells: int) -> list[Line]:
+    """At most so many; where there are more, the last one ends in a sign that says so."""
+    kept = list(lines[: max(most, 0)])
+    if kept and len(lines) > len(kept):
+        kept[-1] = cut((*kept[-1], ("…", kept[-1][-1][1] if kept[-1] else DIM)), cells)
+    return kept
+
+
 def headed(name: str, aside: str, cells: int) -> Line:
-    """A rule across the screen with a name in it."""
+    """A rule across the screen with a name in it, which leaves room for what stands beside it."""
+    name = clipped(name, max(cells - width(aside) - 8, 12))
     head: Line = (("─ ", RULE), (name, STRONG), (f"  {aside} " if aside else " ", DIM))
     return cut((*head, ("─" * max(cells - line_width(head), 0), RULE)), cells)
 

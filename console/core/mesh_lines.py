@@ -129,9 +129,10 @@ def mesh_facts(status: Mapping[str, Any], age_s: float | None, cells: int) -> li
         ("read", f"{age_s:.0f} s ago" if age_s is not None else UNKNOWN, line.DIM),
     ]
     half = max((cells - 3) // 2, 20)
-    left_lines = [_fact(*fact) for fact in facts]
-    right_lines = [_fact(*fact) for fact in own]
-    return line.beside(left_lines, right_lines, half, max(cells - 3 - half, 10), " ")
+    other = max(cells - 3 - half, 10)
+    left_lines = [part for fact in facts for part in _fact(*fact, half)]
+    right_lines = [part for fact in own for part in _fact(*fact, other)]
+    return line.beside(left_lines, right_lines, half, other, " ")
 
 
 def _gossip_facts(gossip: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -150,5 +151,5 @@ def _gossip_facts(gossip: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return facts
 
 
-def _fact(name: str, value: str, tone: str) -> Line:
-    return ((f"  {name:<14}", line.DIM), (value, tone))
+def _fact(name: str, value: str, tone: str, cells: int) -> list[Line]:
+    return line.hung(((f"  {name:<14}", line.DIM),), value, tone, cells)

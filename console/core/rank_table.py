@@ -1,4 +1,4 @@
-"""Ranks of one attempt as lines; equal ones next to each other are folded where there are many."""
+"""Ranks of one attempt as lines, those first that need to be looked at."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

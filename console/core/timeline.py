@@ -166,9 +166,12 @@ def timeline_lines(lanes: Iterable[Lane], window: Window, now_ms: int, cells: in
             attempt = first.attempt
             lines.append(((f" attempt {attempt}", line.TITLE),))
         name = f"rank {first.rank}" if first.rank == last.rank else f"ranks {first.rank}-{last.rank}"
+        if len(name) >= name_cells:
+            name = name.partition(" ")[2]  # rather without the word than with half a number
         spans: list[Span] = [
             (" ", line.TEXT),
-            cell(name, name_cells, line.TEXT),
+            cell(name, name_cells - 1, line.TEXT),
+            (" ", line.TEXT),
             cell(folded_nodes(nodes), node_cells - 1, line.DIM),
             (" ", line.TEXT),
         ]

@@ -28,9 +28,9 @@ class AlertsScreen(ListScreen, GroupActions):
         yield from super().body()
         yield self.in_full()
 
-    def row_in_full(self, cells: int) -> list[Line]:
+    def row_in_full(self, cells: int, height: int) -> list[Line]:
         item = self._found.get(self.here or "")
-        return alert_in_full(item, cells) if item is not None else []
+        return alert_in_full(item, cells, height) if item is not None else []
 
     def row_ids(self) -> list[str]:
         now = self.session.now_ms()

@@ -4,7 +4,7 @@ from textual.app import ComposeResult
 
 from console.actions import SCOPES, VIEWS, Action, key_name
 from console.core import line
-from console.core.line import Line, cell, flowed, wrapped
+from console.core.line import Line, cell, flowed, hung, wrapped
 from console.core.marks import STALLED, group_mark
 from console.screens.view import ViewScreen
 from console.widgets.line_view import FixedLines, LineView
@@ -72,13 +72,8 @@ class HelpScreen(ViewScreen):
         keys = "  ".join(key_name(key) for key in self.console.keymap.keys(action))
         allowed = not self.refusal(action)
         said = action.help if allowed else f"{action.help} (your key may not)"
-        first, *more = wrapped(said, max(cells - KEYS_CELLS - 3, 10))
-        tone = line.TEXT if allowed else line.DIM
         head = cell(keys, KEYS_CELLS, line.KEY if allowed else line.DIM)
-        return [
-            (("  ", line.TEXT), head, (f" {first}", tone)),
-            *(((" " * (KEYS_CELLS + 3), line.TEXT), (text, tone)) for text in more),
-        ]
+        return hung((("  ", line.TEXT), head, (" ", line.TEXT)), said, line.TEXT if allowed else line.DIM, cells)
 
 
 def _signs(about: str, cells: int) -> list[Line]:

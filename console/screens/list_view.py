@@ -4,7 +4,7 @@ from textual.app import ComposeResult
 
 from console.actions import Action
 from console.core import line
-from console.core.line import Line, wrapped
+from console.core.line import Line, shortened, wrapped
 from console.core.row_filter import RowFilter, row_filter
 from console.screens.view import ViewScreen
 from console.widgets.line_view import FixedLines, LineView
@@ -85,14 +85,18 @@ class ListScreen(ViewScreen):
         )
         yield LineView(self, id="main")
 
-    def row_in_full(self, cells: int) -> list[Line]:
+    def row_in_full(self, cells: int, height: int) -> list[Line]:
         """Below the list: what the columns have no room for, of the row under the cursor."""
         return []
 
     def in_full(self) -> LineView:
-        return LineView(
-            FixedLines(lambda cells: self.row_in_full(cells) if self.is_attached else []), id="in-full", base="text"
-        )
+        return LineView(FixedLines(self._in_full_lines), id="in-full", base="text")
+
+    def _in_full_lines(self, cells: int) -> list[Line]:
+        if not self.is_attached:
+            return []
+        height = self.query_one("#in-full", LineView).size.height
+        return shortened(self.row_in_full(cells, height), height, cells)
 
     def take(self, groups: set[str], mesh: bool) -> None:
         """What changed, also while another screen is on top."""

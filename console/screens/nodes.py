@@ -169,7 +169,7 @@ class NodesScreen(ListScreen):
         held = {hold.group_id for hold in mesh.holds_of(node_id)}
         return {group_id: group.name for group_id in held if (group := mesh.groups.get(group_id)) is not None}
 
-    def row_in_full(self, cells: int) -> list[Line]:
+    def row_in_full(self, cells: int, height: int) -> list[Line]:
         mesh, node = self.session.mesh, self._node()
         if node is None:
             return []

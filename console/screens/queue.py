@@ -27,7 +27,7 @@ class QueueScreen(GroupRows):
         yield from super().body()
         yield self.in_full()
 
-    def row_in_full(self, cells: int) -> list[Line]:
+    def row_in_full(self, cells: int, height: int) -> list[Line]:
         group = self.target()
         return [headed(group.name, group.id, cells), *waiting_lines(group, cells)] if group is not None else []
 

@@ -4,7 +4,7 @@ from textual.app import ComposeResult
 
 from console.actions import Action
 from console.core import line
-from console.core.event_lines import clock, event_line, tone_of
+from console.core.event_lines import clock, event_log, tone_of
 from console.core.group_list import mark_and_why
 from console.core.line import Line, spread
 from console.core.marks import QUIET, STALLED
@@ -15,7 +15,6 @@ from console.store.rows import Group, Task
 from console.widgets.line_view import FixedLines, LineView
 
 LEAST_WINDOW_MS = 2000
-EVENTS_SHOWN = 200
 
 
 class TimelineScreen(GroupScreen):
@@ -54,10 +53,7 @@ class TimelineScreen(GroupScreen):
         lanes = lanes_of(group, known.tasks, known.events, self._no_step(group, known.ranks(group.attempt)))
         now = self.session.now_ms()
         lines = timeline_lines(lanes, window, now, cells, self._cursor)
-        events = [
-            line.cut(((" ", line.TEXT), *event_line(event, now, dated=True)), cells)
-            for event in reversed(known.events[-EVENTS_SHOWN:])
-        ]
+        events = event_log(known.events, now, cells)
         return [*lines, line.EMPTY, ((" events", line.TITLE), ("  UTC, newest first", line.DIM)), *events]
 
     def _no_step(self, group: Group, tasks: list[Task]) -> NoStep | None:

@@ -3,7 +3,7 @@
 import pytest
 
 from console.core.header import HeaderFacts, header
-from console.core.line import line_width, plain
+from console.core.line import headed, line_width, plain
 
 WELL = HeaderFacts(
     mesh="9c41f2d0",
@@ -49,3 +49,15 @@ def test_what_is_wrong_stays(cells: int):
     text = shown(cells, **ILL)
     for fact in ("quorum 3/5 (spare 0)", "nodes 23/24", "▲ 2"):
         assert fact in text
+
+
+@pytest.mark.parametrize("cells", [80, 120])
+def test_a_long_name_hides_neither_what_is_wrong_nor_where_one_is(cells: int):
+    facts = HeaderFacts(**{name: getattr(WELL, name) for name in HeaderFacts.__slots__} | ILL)
+    text = plain(header(["long-" * 30, "detail"], facts, cells))
+    for said in ("long-", "… ▸ detail ", "quorum 3/5 (spare 0)", "nodes 23/24", "▲ 2"):
+        assert said in text
+
+
+def test_a_long_name_in_a_rule_leaves_its_id():
+    assert "…  tg-1 ─" in plain(headed("long-" * 30, "tg-1", 80))

@@ -10,7 +10,7 @@ from console.core import line
 from console.core.chart import LABEL_CELLS, ChartOptions, chart_lines, notes, reading_at
 from console.core.columns import Column, laid_out
 from console.core.format import width
-from console.core.group_list import layout, row_line, text_widths, value_text
+from console.core.group_list import Progress, layout, row_line, text_widths, value_text
 from console.core.header import bar
 from console.core.line import cut, exactly, flowed, line_width, plain, spread, wrapped
 from console.core.log_lines import log_line, prefix_cells
@@ -41,6 +41,10 @@ def test_spread_fills_the_width(left, right, cells):
     assert line_width(spread(left, right, cells)) == cells
 
 
+def test_what_is_cut_stays_apart_from_what_stands_beside_it():
+    assert plain(spread((("left" * 9, "text"),), (("right", "text"),), 20)) == "leftleftleftl… right"
+
+
 @settings(deadline=None)
 @given(TEXTS, st.integers(2, 30))
 def test_wrapped_text_fits_and_loses_no_letter(text, cells):
@@ -61,6 +65,16 @@ def test_every_row_of_groups_has_the_same_width(name, user, cells, progress):
     shape = layout(cells, progress, {})
     widths = {line_width(row_line(shape, group, NOW_MS, here, False, False, None)) for here in (True, False)}
     assert len(widths) == 1 and widths.pop() <= cells
+
+
+@settings(deadline=None)
+@given(st.integers(1, 1250), st.integers(1, 16), st.floats(0, 1e18), st.integers(60, 200))
+def test_no_number_of_a_row_is_cut(nodes, cards, step, cells):
+    group = group_of_row(group_row(1, "huge", "running", nodes, cards))
+    shape = layout(cells, True, text_widths(group))
+    said = plain(row_line(shape, group, NOW_MS, False, False, False, Progress(step, 1.0, NOW_MS)))
+    numbers = [said_part for said_part in said.split() if said_part.rstrip("…").replace(",", "").isdigit()]
+    assert f"{nodes * cards:,}" in numbers and not any("…" in item for item in numbers)
 
 
 def test_weak_columns_go_first_and_strong_ones_grow():
@@ -229,6 +243,14 @@ def test_equal_lanes_fold_and_others_do_not():
     other = lane(512, (0, 50_000, "runs"), end="F exit 1", node="gpu-99")
     rows = [plain(row) for row in timeline_lines([*same, other], Window(0, 100_000), 100_000, 100, None)]
     assert len(rows) == 3 and "ranks 0-511" in rows[1] and "rank 512" in rows[2] and "F exit 1" in rows[2]
+
+
+@pytest.mark.parametrize("cells", [80, 100, 160])
+@pytest.mark.parametrize(("first", "last"), [(0, 7), (0, 1249), (1000, 1249)])
+def test_no_rank_of_a_lane_is_cut(first, last, cells):
+    same = [lane(rank, (0, None, "runs"), node=f"node-{rank:04d}") for rank in range(first, last + 1)]
+    (_, row) = timeline_lines(same, Window(0, 100_000), 100_000, cells, None)
+    assert f"{first}-{last} " in plain(row)
 
 
 @settings(deadline=None)
