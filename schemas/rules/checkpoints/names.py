@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# `ep1-ba200` is Composer's: the epoch and the batch.
+# `ep1-ba200` is Composer's: the epoch and the batch. Before the word may stand letters of any script; digits are ASCII.
 _WORDS = r"(?P<word>step|iter|iteration|checkpoint|ckpt|epoch|ba)"
-_STEPPED = re.compile(rf"(?:[A-Za-z0-9][A-Za-z0-9._=+-]*[-_.=])?{_WORDS}(?P<mark>[-_=]?)(?P<number>[0-9]{{1,18}})\Z")
+_STEPPED = re.compile(rf"(?:(?:[^\W_][\w.=+-]*[-_.=])?{_WORDS}[-_=]?)?(?P<number>[0-9]{{1,18}})\Z")
 # Patterns put metrics behind the step; `train_loss_step=0.35` is one.
 _LIGHTNING = re.compile(
     r"(?:[ -~]*[-_. ])?step[=_-]?(?P<number>[0-9]{1,18})(?![0-9]|\.[0-9])(?:[-_. ][ -~]*?)??"
@@ -53,7 +53,8 @@ class StepName:
 
 
 def step_of(name: str) -> StepName | None:
-    """Of a directory: `step-20`, `global_step20`, `checkpoint-20`, `iter_000020`, `epoch_1`, `epoch=0-step=20.ckpt`."""
+    """Of a directory: `step-20`, `global_step20`, `checkpoint-20`, `iter_000020`, `0000000020`, `epoch_1`,
+    `epoch=0-step=20.ckpt`."""
     if (found := lightning_step(name)) is not None:
         return found
     match = _STEPPED.match(name)

@@ -1,5 +1,6 @@
 """What trainers on PyTorch save: directories with a step in the name, told apart by their files; Lightning files."""
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 
@@ -10,7 +11,7 @@ from schemas.rules.checkpoints.deepspeed import is_deepspeed, judge_deepspeed, j
 from schemas.rules.checkpoints.lightning import END as LIGHTNING_END
 from schemas.rules.checkpoints.lightning import lightning_files
 from schemas.rules.checkpoints.marked import MARKER, is_marked, judge_marked, loose_files
-from schemas.rules.checkpoints.names import step_of
+from schemas.rules.checkpoints.names import StepName, step_of
 from schemas.rules.checkpoints.trainer import STATE, is_trainer, judge_trainer
 from schemas.rules.checkpoints.view import Directory, Incomplete, Kind, Unknown
 from schemas.rules.checkpoints.weights import require_older
@@ -24,15 +25,19 @@ from schemas.rules.checkpoints.whole_files import (
 )
 
 _RECIPE_DIRECTORY, _RECIPE_FILE = "recipe_state", "recipe_state.pt"
-_EVIDENCE = frozenset((METADATA, STATE, MARKER))
+_FILES = (LIGHTNING_END, ".pth")
+# Beside shards: of the loop, in every save; and weights, an export made by hand at any time, with files of its own.
+_BESIDE = re.compile(r"\.complete\Z|[^.].*\.(?:pt|pth|pkl|json|npz)\Z")
+_EXPORT = re.compile(r".*(?:model|weights|consolidated)[^/]*\.(?:pt|pth|bin|safetensors|index\.json)\Z")
+_EVIDENCE = frozenset((STATE, MARKER))
 
 
 def find_torch(place: Directory, deepspeed: bool = False) -> Found:
     """deepspeed: whether tags of DeepSpeed count too."""
     names = place.names()
     found = directories(
-        {name: kind for name, kind in names.items() if not (name.endswith(LIGHTNING_END) and kind == "file")},
-        lambda name: None if deepspeed and name.startswith("global_step") else step_of(name),
+        {name: kind for name, kind in names.items() if not (kind == "file" and name.endswith(_FILES))},
+        partial(_order, deepspeed),
         partial(_judge, deepspeed),
         _lacks,
     )
@@ -43,11 +48,21 @@ def find_torch(place: Directory, deepspeed: bool = False) -> Found:
     return found
 
 
+def _order(deepspeed: bool, name: str) -> StepName | None:
+    """`iter_500.pth` may be a directory: where MMEngine has DeepSpeed save."""
+    return None if deepspeed and name.startswith("global_step") else step_of(name.removesuffix(".pth"))
+
+
 def _lacks(names: Iterable[str], before: Iterable[str]) -> frozenset[str]:
-    """What says by its name alone that it is finished has to have all that the one before it has."""
-    listed = frozenset(names)
-    evidence = listed & _EVIDENCE or has_random_states(listed)
-    return lacks_parts(listed, before) if evidence else frozenset(before) - listed
+    """What says by its name alone that it is finished has to have all that the one before it has. A distributed
+    checkpoint has to have what a script saves beside it, before or after `.metadata`."""
+    listed, had = frozenset(names), frozenset(before)
+    if listed & _EVIDENCE or has_random_states(listed):
+        return lacks_parts(listed, had)
+    if METADATA not in listed:
+        return had - listed
+    exported = any(_EXPORT.match(name) for name in had - listed)
+    return lacks_parts(listed, had) | (frozenset() if exported else frozenset(filter(_BESIDE.match, had - listed)))
 
 
 def _judge(deepspeed: bool, name: str, directory: Directory) -> None:
@@ -59,6 +74,7 @@ def _judge(deepspeed: bool, name: str, directory: Directory) -> None:
         judge_trainer(name, directory)
     elif METADATA in names:
         judge_dcp(directory)
+        require_whole(directory, (inner for inner in names if not inner.endswith(".distcp")))
     elif has_random_states(names) or (is_accelerate(name, names) and not is_dcp(names)):
         judge_accelerate(directory, names)
     elif is_dcp(names):

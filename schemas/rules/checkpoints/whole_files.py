@@ -23,7 +23,7 @@ _ZIP64_LOCATOR, _ZIP64_LOCATOR_BYTES = b"PK\x06\x07", 20
 _ZIP64_END = b"PK\x06\x06"
 _ZIP_COMMENT_MAX = 65_535
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-_PICKLE_STOP = b"."
+_PICKLE, _PICKLE_STOP = b"\x80", b"."
 _ZIPPED = (".pt", ".pth", ".bin", ".ckpt", ".npz")
 _PICKLED = (".pdparams", ".pdopt", ".pkl")
 _DATA = (*_ZIPPED, *_PICKLED, ".safetensors", ".distcp", ".h5", ".json", ".msgpack", ".npy")
@@ -76,8 +76,11 @@ def require_whole(directory: Directory, names: Iterable[str]) -> None:
 
 def require_zip(directory: Directory, name: str, size: int, alone: bool) -> int:
     """Where the directory of the zip lies, which is written last. alone: a file of another format cannot be judged, so
-    it is refused; beside other evidence it is let pass (0) unless it begins with zeros, a hole of a crash."""
+    it is refused; beside other evidence it is let pass (0) unless it begins with zeros, a hole of a crash, or ends
+    within what tells its format."""
     head = directory.read(name, 0, 4)
+    if len(head) < len(_ZIP_FILE) and (_ZIP_FILE.startswith(head) or head.startswith(_PICKLE)):
+        raise Incomplete(f"{shown(name)} is cut short: it has {size} bytes")
     if head != _ZIP_FILE:
         if alone or not head.strip(b"\0"):
             raise Incomplete(f"{shown(name)} does not begin like a file of torch.save or numpy: it may be half written")
@@ -137,9 +140,9 @@ def require_hdf5(directory: Directory, name: str, size: int) -> None:
 def _require_pickle_end(directory: Directory, name: str, size: int) -> None:
     """Or that of a zip, which torch.save makes whatever the name."""
     head = directory.read(name, 0, 4)
-    if head == _ZIP_FILE or not head.strip(b"\0"):
+    if _ZIP_FILE.startswith(head) or not head.strip(b"\0"):
         require_zip(directory, name, size, alone=False)
-    elif head[:1] == b"\x80" and directory.read(name, -1, 1) != _PICKLE_STOP:
+    elif head[:1] == _PICKLE and directory.read(name, -1, 1) != _PICKLE_STOP:
         raise Incomplete(f"{shown(name)} is cut short: it does not end like a pickle")
 
 

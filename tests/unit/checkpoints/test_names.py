@@ -27,6 +27,8 @@ def own(path, step, data=b"weights"):
         ("iter_0000020", 20, 20),
         ("dist_step_20", 20, 20),
         ("my.run-step=20", 20, 20),
+        ("modèle-step-20", 20, 20),
+        ("0000000020", 20, 20),
         ("epoch=3-step=20.ckpt", 20, 20),
         ("checkpoint_3", 3, None),
         ("epoch_3", 3, None),
@@ -40,9 +42,8 @@ def test_names_with_a_step(name, number, step):
 @pytest.mark.parametrize(
     "name",
     [
-        *"step- step-x step-20.tmp xstep20y step-20-old best 20 step-٢٠ ../step-20 step-0x10 -step-5 step-1e3".split(
-            " "
-        ),
+        *"step- step-x step-20.tmp xstep20y step-20-old best step-٢٠ ../step-20 step-0x10 -step-5 step-1e3".split(" "),
+        *"٢٠ 20.5 20-21 -20 20k".split(" "),
         *("step-20\n", "step-" + "9" * 30, "", "tb_logs", "step -20", "steps-20"),
     ],
 )

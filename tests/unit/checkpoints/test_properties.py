@@ -168,3 +168,30 @@ def test_the_evidence_of_a_pick_is_needed(sample, framework, pick):
     # Of the last rank's own file nothing tells where there is no checkpoint before, and no manifest.
     alone = not any(name[:4] == str(pick)[:4] for name in others)
     assert [path for path in missed if not (alone and path.endswith(("_1.pth", "_1.pkl")))] == []
+
+
+_DATA = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pdparams", ".pdopt", ".safetensors", ".h5", ".json")
+# Less than any file of its kind has: its kind itself cannot be told.
+_FEW = range(1, 8)
+
+
+@pytest.mark.attack(12)
+@pytest.mark.parametrize(("sample", "framework", "pick"), [row[:3] for row in COMPLETE])
+def test_no_file_of_a_pick_is_whole_with_a_few_bytes(sample, framework, pick):
+    tree = in_memory(samples() / sample)
+    taken = []
+    for path in files_below(tree):
+        # Smaller ones are placeholders, made by hand.
+        real = samples().joinpath(sample, *path).stat().st_size > max(_FEW)
+        if not (real and "/".join(path).startswith(f"{pick}/") and path[-1].endswith(_DATA)):
+            continue
+        for few in _FEW:
+
+            def cut(place: MemoryDirectory, name: str, few: int = few) -> None:
+                entry = place.entries[name]
+                assert isinstance(entry, MemoryFile)
+                entry.data = entry.data[:few]
+
+            if probe(changed(tree, path, cut), framework).pick == pick:
+                taken.append((path[-1], few))
+    assert taken == []
