@@ -1,8 +1,7 @@
 """What holds for gossip drivers on any network: in memory, and over HTTP through real sockets."""
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,8 @@ from aiohttp import web
 from mesh.core.swim import LOCAL, Config, Gossip, Meta, Packet, Ping, State, Sync, Update, encode
 from mesh.gossip import BODY_MAX, PATH, Answer, Carrier, GossipDriver, HttpCarrier, MemoryNetwork, pack, unpack
 from mesh.gossip.http import CONTENT_TYPE
+from tests.free_port import free_port
+from tests.waiting import eventually
 
 # Ten times as fast as `local`, and not faster: a loaded machine makes a loop late by tens of milliseconds.
 BRISK = replace(
@@ -114,9 +115,7 @@ class OverHttp(Net):
 
     def _port(self, name: str) -> int:
         if name not in self.ports:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.ports[name] = probe.getsockname()[1]
+            self.ports[name] = free_port()
         return self.ports[name]
 
     async def start(self, name, *seeds, boot=1, mesh="m1", **options):
@@ -180,17 +179,6 @@ async def net(request):
         yield found
 
 
-async def until(what: str, look: Callable[[], Any]) -> None:
-    try:
-        async with asyncio.timeout(WITHIN_S):
-            while True:
-                if look():
-                    return
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        raise AssertionError(f"not within {WITHIN_S:g} s: {what}") from None
-
-
 def states(driver: GossipDriver) -> dict[str, str]:
     return {member.node_id: member.state for member in driver.members()}
 
@@ -203,7 +191,7 @@ def all_alive(*drivers: GossipDriver) -> bool:
 async def three(net: Net) -> tuple[GossipDriver, GossipDriver, GossipDriver]:
     a = await net.start("a")
     b, c = await net.start("b", "a"), await net.start("c", "a")
-    await until("all know all", lambda: all_alive(a, b, c))
+    await eventually("all know all", lambda: all_alive(a, b, c))
     return a, b, c
 
 
@@ -218,18 +206,18 @@ async def test_members_find_each_other_by_one_seed(net):
 async def test_who_is_gone_without_a_word_is_called_dead_and_back_in_a_later_life(net):
     a, b, _ = await three(net)
     await net.kill("c")
-    await until("a and b call c dead", lambda: states(a)["c"] == states(b)["c"] == "dead")
+    await eventually("a and b call c dead", lambda: states(a)["c"] == states(b)["c"] == "dead")
     c = await net.start("c", "a", boot=2)
-    await until("c is back", lambda: all_alive(a, b, c))
+    await eventually("c is back", lambda: all_alive(a, b, c))
 
 
 async def test_who_leaves_is_seen_as_left_and_never_as_dead(net):
     a, b, c = await three(net)
     await c.leave()
-    await until("a and b know", lambda: states(a)["c"] == states(b)["c"] == "left")
+    await eventually("a and b know", lambda: states(a)["c"] == states(b)["c"] == "left")
     await net.kill("c")
     later = await net.start("c", "b", boot=2)
-    await until("c is back", lambda: all_alive(a, b, later))
+    await eventually("c is back", lambda: all_alive(a, b, later))
     assert later.facts()["incarnation"] > 0
 
 
@@ -243,26 +231,26 @@ async def test_leaving_alone_takes_no_time(net):
 async def test_who_stands_still_for_a_moment_refutes(net):
     a, b, c = await three(net)
     await net.freeze("c")
-    await until("c is accused", lambda: "c" in states(a) and states(a)["c"] != "alive")
+    await eventually("c is accused", lambda: "c" in states(a) and states(a)["c"] != "alive")
     await net.freeze("c", False)
-    await until("c has refuted", lambda: all_alive(a, b, c))
+    await eventually("c has refuted", lambda: all_alive(a, b, c))
     assert c.facts()["incarnation"] > 0
 
 
 async def test_a_member_that_all_hold_for_dead_comes_back_by_itself(net):
     a, b, c = await three(net)
     await net.freeze("c")
-    await until("a and b call c dead", lambda: states(a)["c"] == states(b)["c"] == "dead")
+    await eventually("a and b call c dead", lambda: states(a)["c"] == states(b)["c"] == "dead")
     await net.freeze("c", False)
-    await until("c is alive again for all", lambda: all_alive(a, b, c))
+    await eventually("c is alive again for all", lambda: all_alive(a, b, c))
 
 
 async def test_two_meshes_do_not_mix(net):
     """Members of one name in two meshes, each with a seed in the other."""
     a, b = await net.start("a"), await net.start("b", "a")
     other = await net.start("c", "a", "b", mesh="m2")
-    await until("a and b know each other", lambda: all_alive(a, b))
-    await until("they were asked by the stranger", lambda: a.counts["foreign"] and b.counts["foreign"])
+    await eventually("a and b know each other", lambda: all_alive(a, b))
+    await eventually("they were asked by the stranger", lambda: a.counts["foreign"] and b.counts["foreign"])
     assert states(other) == {"c": "alive"} and all_alive(a, b)
     assert a.facts()["dropped"]["foreign"] >= 1
 
@@ -308,19 +296,19 @@ async def test_a_member_speaks_for_itself_only_where_it_is_known_who_speaks(net)
 
 async def test_two_processes_of_one_name_are_told_to_people(net):
     a, b = await net.start("a"), await net.start("b", "a")
-    await until("both are there", lambda: all_alive(a, b))
+    await eventually("both are there", lambda: all_alive(a, b))
     # A twin of b elsewhere, which says it is b.
     twin = Update("b", 7, State.ALIVE, Meta(("127.0.0.9:7460",), "1.0"), "b")
     await net.post("a", pack([encode(Packet("m1", "b", 99, 1, "a", Sync(), (twin,)))]))
-    await until("b hears of it", lambda: "127.0.0.9:7460" in b.conflict or "uses the name b" in b.conflict)
+    await eventually("b hears of it", lambda: "127.0.0.9:7460" in b.conflict or "uses the name b" in b.conflict)
     assert b.facts()["conflict"]
-    await until("b has its name back", lambda: {m.node_id: m.addr for m in a.members()}["b"] == net.address("b"))
+    await eventually("b has its name back", lambda: {m.node_id: m.addr for m in a.members()}["b"] == net.address("b"))
 
 
 async def test_seeds_may_come_later(net):
     a, b = await net.start("a"), await net.start("b")
     b.set_seeds((net.address("a"),))
-    await until("they have met", lambda: all_alive(a, b))
+    await eventually("they have met", lambda: all_alive(a, b))
 
 
 async def test_two_halves_that_buried_each_other_are_one_mesh_again():
@@ -329,7 +317,7 @@ async def test_two_halves_that_buried_each_other_are_one_mesh_again():
         assert isinstance(net, InMemory)
         drivers = [await net.start("a")]
         drivers += [await net.start(name, "a") for name in ("b", "c", "d")]
-        await until("all know all", lambda: all_alive(*drivers))
+        await eventually("all know all", lambda: all_alive(*drivers))
 
         def cut(apart: bool) -> None:
             for one in ("a", "b"):
@@ -338,6 +326,6 @@ async def test_two_halves_that_buried_each_other_are_one_mesh_again():
 
         cut(True)
         both = {"alive": 2, "suspect": 0, "dead": 2, "left": 0}
-        await until("each half buries the other", lambda: all(d.facts()["members"] == both for d in drivers))
+        await eventually("each half buries the other", lambda: all(d.facts()["members"] == both for d in drivers))
         cut(False)
-        await until("all are alive for all", lambda: all_alive(*drivers))
+        await eventually("all are alive for all", lambda: all_alive(*drivers))

@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from agentd.runtime.process import ProcessRuntime
 from schemas.exec_frames import STDOUT, ExecRequest
 from tests.docker.engine import IMAGE, engine_socket
 from tests.log_lines import read_log, texts
+from tests.waiting import eventually
 
 WAIT_S = 20.0
 GPU = "SIM-1"
@@ -64,14 +65,6 @@ class Program:
         )
 
 
-async def until(reached: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            if await reached():
-                return
-            await asyncio.sleep(0.01)
-
-
 class Host:
     """One host under test; `restart` is an agent that is killed and comes back."""
 
@@ -94,7 +87,7 @@ class Host:
     async def end(self) -> None:
         for seen in await self.runtime.list():
             await self.runtime.kill(seen.id)
-        await until(self._all_exited)
+        await eventually("all tasks to exit", self._all_exited)
         await self.runtime.close()
 
     async def _all_exited(self) -> bool:
@@ -112,11 +105,13 @@ class Host:
         return next(item for item in await self.runtime.list() if item.id == task_id)
 
     async def until(self, task_id: TaskId, state: str) -> Observed:
-        async def reached() -> bool:
-            return (await self.seen(task_id)).state == state
+        async def reached() -> Observed:
+            seen = await self.seen(task_id)
+            assert seen.state == state, seen
+            return seen
 
-        await until(reached)
-        return await self.seen(task_id)
+        found: Observed = await eventually(f"{task_id} to be {state}", reached)
+        return found
 
     async def lines(self, task_id: TaskId) -> list[str]:
         return texts(read_log(self.runtime.log_dir(task_id), over=True))
@@ -125,7 +120,7 @@ class Host:
         async def said() -> bool:
             return "ready" in await self.lines(task_id)
 
-        await until(said)
+        await eventually(f"{task_id} to say that it is ready", said)
 
 
 class ProcessHost(Host):
@@ -189,7 +184,7 @@ class DockerHost(ProcessHost):
 
     async def end(self) -> None:
         await super().end()
-        await until(self._removed)
+        await eventually("the containers to be removed", self._removed)
 
     async def _removed(self) -> bool:
         runtime = self.made()
@@ -453,6 +448,6 @@ async def test_nothing_is_run_beside_what_does_not_run(host: Host) -> None:
     with pytest.raises(RuntimeRefused):
         await host.runtime.exec(TaskId("group-z", 1, 0), ExecRequest())
     seen = await host.runtime.start(host.spec(Program(run_s=0.05)))
-    await until(host._all_exited)
+    await eventually("all tasks to exit", host._all_exited)
     with pytest.raises(RuntimeRefused):
         await host.runtime.exec(seen.id, ExecRequest())

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from agentd.runtime.process import ProcessRuntime
 from agentd.runtime.task_dir import task_path, write_spec
 from tests.integration.host_family import KINDS, ROOT, Family, Task, state
 from tests.log_lines import read_log
+from tests.waiting import eventually
 
 WAIT_S = 20.0
 ID = TaskId("group-a", 1, 0)
@@ -38,26 +39,18 @@ class Agent:
         return Task(self.family, task_path(self.family.tasks, ID))
 
     async def reach(self, what: str) -> Observed:
-        await until(lambda: self._is(what))
+        await eventually(f"the task to be {what}", lambda: self._is(what))
         return (await self.runtime.list())[0]
 
     async def _is(self, what: str) -> bool:
         return [seen.state for seen in await self.runtime.list()] == [what]
 
 
-async def until(reached: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            if await reached():
-                return
-            await asyncio.sleep(0.01)
-
-
 async def until_said(task: Task, text: str) -> None:
     async def said() -> bool:
         return text in task.lines()
 
-    await until(said)
+    await eventually(lambda: f"{text!r} in {task.lines()}", said)
 
 
 @pytest.fixture
@@ -138,7 +131,7 @@ async def test_what_an_agent_finds_without_its_files_is_ended_before_it_says_wha
     async def left() -> bool:
         return state(shim) in ("", "Z")
 
-    await until(left)
+    await eventually("the shim to end", left)
 
 
 async def test_a_frozen_shim_cannot_hold_up_a_stop(family: Family) -> None:
@@ -180,7 +173,7 @@ async def test_a_shim_that_is_just_starting_is_adopted(family: Family) -> None:
         lock = path / "shim.lock"
         return lock.exists() and f":{lock.stat().st_ino} " in Path("/proc/locks").read_text()
 
-    await until(locked)
+    await eventually("the shim to take its lock", locked)
     agent = Agent(family)
     await agent.runtime.open()
     seen = await agent.reach("running")
@@ -250,9 +243,9 @@ async def test_a_damaged_file_of_one_task_does_not_take_the_others_along(family:
     async def settled() -> bool:
         return [seen.state for seen in await after.runtime.list()] == ["running", "exited"]
 
-    await until(settled)
+    await eventually("the broken task to be exited, the other running", settled)
     await after.runtime.kill(ID)
-    await until(lambda: _ended(after))
+    await eventually("the agent after it to end", lambda: _ended(after))
     await after.runtime.close()
 
 
@@ -315,12 +308,12 @@ async def test_starts_and_ends_leave_nothing_open(family: Family) -> None:
     for rank in range(8):
         spec = TaskSpec(TaskId("group-a", 1, rank), 7, shell="exit 0", env={"PATH": os.environ["PATH"]})
         await agent.runtime.start(spec)
-    await until(lambda: _ended(agent))
+    await eventually("the agent to end", lambda: _ended(agent))
 
     async def closed() -> bool:
         return len(os.listdir("/proc/self/fd")) == before
 
-    await until(closed)
+    await eventually(lambda: f"{before} open files, not " + str(len(os.listdir("/proc/self/fd"))), closed)
     await agent.runtime.close()
 
 
@@ -331,7 +324,7 @@ async def test_a_task_removed_at_once_when_its_end_is_seen_stays_removed(family:
         task_id = TaskId("group-a", 1, rank)
         spec = TaskSpec(task_id, 7, shell="exit 0", env={"PATH": os.environ["PATH"]})
         await agent.runtime.start(spec)
-        await until(lambda: _ended(agent))
+        await eventually("the agent to end", lambda: _ended(agent))
         await agent.runtime.remove(task_id)
     await agent.runtime.close()
     after = Agent(family)
@@ -343,7 +336,7 @@ async def test_a_task_removed_at_once_when_its_end_is_seen_stays_removed(family:
         paths = [task_path(family.tasks, TaskId("group-a", 1, rank)) for rank in range(20)]
         return all(os.listdir(path) == ["log"] for path in paths)
 
-    await until(swept)
+    await eventually("all but the logs to be removed", swept)
     await after.runtime.close()
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentd.runtime.base import Mount, Observed, TaskSpec
-from tests.contract.test_runtime import DockerHost, Host, ProcessHost, Program, until
+from tests.contract.test_runtime import DockerHost, Host, ProcessHost, Program
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 GRACE_S = 60.0
@@ -74,7 +75,7 @@ async def stopped(host: Host, command: str | tuple[str, ...], workers: int, grac
     async def up() -> bool:
         return len(list((host.root / "checkpoints").glob("up-*"))) == workers
 
-    await until(up)
+    await eventually(f"{workers} workers to be up", up)
     # A container that is stopped before its shim has seen it start is ended, not asked: it has done nothing yet.
     await host.until(spec.id, "running")
     await host.runtime.stop(spec.id, grace_s, "user")

@@ -11,8 +11,9 @@ from mesh.client import MeshClient
 from mesh.memory import MemoryMesh
 from schemas.commands import command
 from schemas.errors import Conflict, HeteroFlowError, InvalidInput
-from tests.integration.voters import eventually, init, register, voters
+from tests.integration.voters import init, register, voters
 from tests.unit.state.lifecycle import STATES, world_with_group
+from tests.waiting import eventually
 
 ROSTER = {
     "cluster_id": "cluster-t",
@@ -209,7 +210,7 @@ async def test_the_leader_renews_leases_of_nodes_it_knows(mesh: MeshClient) -> N
         answer = await mesh.renew(renewal)
         return answer if answer["granted"] else None
 
-    grant = await eventually(granted, 5)
+    grant = await eventually("the lease to be granted", granted)
     assert (grant["sent_ns"], grant["ttl_ms"]) == (12345, 9000)
     assert (await mesh.renew({**renewal, "uid": "other"}))["reason"] == "wrong_uid"
 

@@ -1,11 +1,10 @@
 """The runtime of an agent on the test engine, restarted at will; everything it made is gone afterwards."""
 
-import asyncio
 import contextlib
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,20 +18,9 @@ from agentd.shim.record import read_record
 from tests.docker.engine import IMAGE, engine_socket
 from tests.integration.host_family import state
 from tests.log_lines import read_log, texts
+from tests.waiting import WITHIN_S, eventually
 
-WAIT_S = 60.0
 LOOP = "echo up; while :; do sleep 0.1; done"
-
-
-async def until(what: str, reached: Callable[[], Awaitable[Any]]) -> None:
-    try:
-        async with asyncio.timeout(WAIT_S):
-            while True:
-                if await reached():
-                    return
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"not within {WAIT_S:g} s: {what}") from None
 
 
 class DockerHost:
@@ -70,18 +58,20 @@ class DockerHost:
     async def seen(self, rank: int = 0) -> Observed:
         return next(one for one in await self.runtime.list() if one.id.rank == rank)
 
-    async def until(self, wanted: str, rank: int = 0) -> Observed:
-        async def reached() -> bool:
-            return (await self.seen(rank)).state == wanted
+    async def until(self, wanted: str, rank: int = 0, within_s: float = WITHIN_S) -> Observed:
+        async def reached() -> Observed:
+            seen = await self.seen(rank)
+            assert seen.state == wanted, seen
+            return seen
 
-        await until(f"{wanted} of rank {rank}", reached)
-        return await self.seen(rank)
+        found: Observed = await eventually(f"rank {rank} to be {wanted}", reached, within_s)
+        return found
 
     async def says(self, text: str, rank: int = 0) -> None:
         async def said() -> bool:
             return text in self.lines(rank)
 
-        await until(f"{text!r} in the log", said)
+        await eventually(lambda: f"{text!r} in {self.lines(rank)[-20:]}", said)
 
     def directory(self, rank: int = 0) -> Path:
         return task_path(self.root / "tasks", TaskId(self.group, 1, rank))

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from scripts.loopback_mesh import LoopbackMesh
 from tests.docker.engine import IMAGE, remove_containers
 from tests.docker.engine_door import EngineDoor
 from tests.docker.registry import serving
+from tests.waiting import until
 
 pytestmark = [pytest.mark.need("docker"), pytest.mark.slow, pytest.mark.timeout(300)]
-WAIT_S = 60.0
 LOOP = "echo up; while :; do sleep 0.1; done"
 
 
@@ -55,19 +55,12 @@ class World:
         shown: dict[str, Any] = self.mesh.api().call("GET", f"/task-groups/{group}")
         return shown
 
-    def until(self, what: str, reached: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + WAIT_S
-        while not (found := reached()):
-            assert time.monotonic() < deadline, what
-            time.sleep(0.1)
-        return found
-
     def until_status(self, group: str, status: str) -> dict[str, Any]:
-        self.until(f"{group} to be {status}: {self.group(group)}", lambda: self.group(group)["status"] == status)
+        until(lambda: f"{group} to be {status}: {self.group(group)}", lambda: self.group(group)["status"] == status)
         return self.group(group)
 
     def why_waiting(self, group: str) -> dict[str, Any]:
-        reason: dict[str, Any] = self.until("the reason", lambda: self.group(group)["pending_reason"])
+        reason: dict[str, Any] = until("the reason", lambda: self.group(group)["pending_reason"])
         return reason
 
     def node(self, number: int) -> dict[str, Any]:
@@ -111,7 +104,7 @@ def test_an_engine_that_hangs_or_is_gone_takes_no_tasks_harms_none_and_comes_bac
     for go in (world.door.hang, world.door.shut):
         go()
         try:
-            world.until("the node to be known without an engine", lambda: world.node(2)["engine_down"])
+            until("the node to be known without an engine", lambda: world.node(2)["engine_down"])
             node = world.node(2)
             assert node["state"] == "ready" and "Docker at" in node["reason"] and node["gpus_free"] == 1
             assert "Docker at" in world.heteroflow("nodes")
@@ -130,7 +123,7 @@ def test_an_engine_that_hangs_or_is_gone_takes_no_tasks_harms_none_and_comes_bac
             assert world.group(running)["status"] == "running"
         finally:
             world.door.open()
-        world.until("the engine to be known again", lambda: not world.node(2)["engine_down"])
+        until("the engine to be known again", lambda: not world.node(2)["engine_down"])
         world.until_status(waiting, "running")
         assert world.group(running)["status"] == "running"
         assert world.health(2)["status"] == "ok"
@@ -158,7 +151,7 @@ def test_an_attempt_that_goes_on_with_another_image_says_so(world: World) -> Non
         second = registry.push("team/pt:1", "two")
         record = world.mesh.data_dir(2) / "tasks" / group / "1" / "0" / "pid.json"
         os.kill(json.loads(record.read_text())["shim_pid"], signal.SIGKILL)
-        world.until("the next attempt", lambda: world.group(group)["attempt"] == 2)
+        until("the next attempt", lambda: world.group(group)["attempt"] == 2)
         shown = world.until_status(group, "running")
         assert shown["image"]["digest"] == second
         said = f"runs image {second[7:19]}, attempt 1 ran {first[7:19]}"
@@ -191,7 +184,7 @@ def test_a_mount_that_is_not_there_sends_the_group_back_with_its_path(world: Wor
         events = world.mesh.api().call("GET", f"/task-groups/{group}/fault-events")["events"]
         return any(event["kind"] == "rolled_back" and str(missing) in event["text"] for event in events)
 
-    world.until("the path in the reason of a rollback", told)
+    until("the path in the reason of a rollback", told)
     assert not missing.exists()
     missing.mkdir()
     world.until_status(group, "running")
@@ -205,10 +198,10 @@ def test_a_stop_while_the_image_comes_is_done_at_once(world: World) -> None:
         registry.holding = True
         group = world.submit(image=f"{registry.name}/team/pt:1")
         world.until_status(group, "scheduling")
-        world.until("the pull to be shown", lambda: "pulling image" in world.heteroflow("show", group))
+        until("the pull to be shown", lambda: "pulling image" in world.heteroflow("show", group))
         world.mesh.api().call("POST", f"/task-groups/{group}/stop")
         begun = time.monotonic()
         world.until_status(group, "stopped")
         assert time.monotonic() - begun < 5
-        world.until("the card to be free", lambda: world.node(2)["gpus_free"] == 2)
+        until("the card to be free", lambda: world.node(2)["gpus_free"] == 2)
         registry.let_go.set()

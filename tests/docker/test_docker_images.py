@@ -15,8 +15,9 @@ import pytest
 from agentd.runtime.base import ContainerOptions, ImageUnavailable
 from agentd.runtime.docker import image as image_rules
 from tests.docker.engine import docker, engine_socket
-from tests.docker.hosts import LOOP, DockerHost, docker_host, until
+from tests.docker.hosts import LOOP, DockerHost, docker_host
 from tests.docker.registry import Registry, serving
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.need("docker"), pytest.mark.slow, pytest.mark.timeout(180)]
 PASSWORD = "s3cr3t-" + secrets.token_hex(4)
@@ -152,7 +153,7 @@ async def test_a_claim_that_is_dropped_while_its_image_comes_leaves_nothing(
     async def pulling() -> bool:
         return bool(said)
 
-    await until("the pull to be said", pulling)
+    await eventually("the pull to be said", pulling)
     begun = time.monotonic()
     claim.cancel()
     await asyncio.wait([claim])
@@ -199,7 +200,7 @@ async def test_pulls_at_the_same_time_use_each_its_own_login_and_leave_none_behi
             return one.requests > 0 and two.requests > 0
 
         # By then the engine has what it needs for each.
-        await until("both registries to be asked", both)
+        await eventually("both registries to be asked", both)
         other = log_in(config, **{"elsewhere.example": "x"})
         before = other.read_bytes()
         for registry in (one, two):

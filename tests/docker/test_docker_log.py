@@ -19,8 +19,9 @@ from agentd.core.frames import PLATFORM
 from agentd.core.log_window import Line
 from agentd.runtime.docker.plan import container_name
 from tests.docker.engine import docker, engine_down, engine_socket, engine_up
-from tests.docker.hosts import docker_host, until
+from tests.docker.hosts import docker_host
 from tests.log_lines import read_log
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES = 100_000
@@ -82,11 +83,7 @@ async def test_a_hundred_thousand_lines_over_ten_killed_agents_and_two_engine_re
                 await asyncio.to_thread(restart_engine, f"hf-{host.group}-1-0")
         host.runtime = host.made()
         await host.runtime.open()
-        deadline = time.monotonic() + 200
-        while (await host.seen()).state != "exited":
-            assert time.monotonic() < deadline, host.lines()[-1]
-            await asyncio.sleep(0.2)
-        seen = await host.seen()
+        seen = await host.until("exited", within_s=200)
         assert (seen.exit_code, seen.why) == (0, "exited")
         numbers = [int(re.match(r"line (\d+) 0{400}$", line)[1]) for line in host.lines()]
         assert numbers == list(range(LINES))
@@ -119,13 +116,13 @@ async def test_output_that_outruns_its_reader_is_counted_and_said_where_it_is_mi
             async def written() -> bool:
                 return "pause" in docker("logs", "--tail", "1", name)
 
-            await until("all written", written)
+            await eventually("all written", written)
         await host.says("pause")
 
         async def seen() -> int:
             return (await host.seen()).log_lost
 
-        await until("the loss is seen while the task runs", seen)
+        await eventually("the loss is seen while the task runs", seen)
         lines = [item for item in read_log(str(host.directory() / "log"), over=False) if isinstance(item, Line)]
         (at,) = (at for at, line in enumerate(lines) if line.stream == PLATFORM)
         first, last = int(lines[at - 1].text.split()[1]), int(lines[at + 1].text.split()[1])
@@ -155,7 +152,7 @@ async def test_a_log_that_somebody_cut_on_the_host_goes_on_and_says_so() -> None
             return any("cut from outside" in line for line in host.lines())
 
         os.truncate(path, 0)
-        await until("the cut is said", marked)
+        await eventually("the cut is said", marked)
         lines = host.lines()
         at = next(at for at, line in enumerate(lines) if "cut from outside" in line)
         before, after = ([int(line.split()[1]) for line in part] for part in (lines[:at], lines[at + 1 :]))
@@ -194,7 +191,7 @@ async def test_a_reader_s_offset_stays_good_over_an_engine_restart() -> None:
         async def answered() -> bool:
             return await host.runtime.engine.ping()
 
-        await until("the engine is back", answered)
+        await eventually("the engine is back", answered)
         docker("exec", f"hf-{host.group}-1-0", "touch", "/tmp/go")
         assert (await host.until("exited")).exit_code == 0
         rest = [item.text for item in read_log(log, over=True, offset=offset) if isinstance(item, Line)]

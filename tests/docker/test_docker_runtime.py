@@ -18,8 +18,9 @@ from agentd.runtime.docker.plan import container_name
 from agentd.shim.record import read_record
 from tests.docker.engine import IMAGE, docker, engine_pid, engine_socket
 from tests.docker.engine_door import EngineDoor
-from tests.docker.hosts import LOOP, DockerHost, docker_host, until
+from tests.docker.hosts import LOOP, DockerHost, docker_host
 from tests.integration.host_family import state
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.need("docker"), pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -187,7 +188,7 @@ async def test_a_removed_task_leaves_no_container_also_after_a_restart(host: Doc
     async def gone() -> bool:
         return docker("ps", "--all", "--quiet", "--filter", f"label=io.heteroflow.node={host.owner.node}") == ""
 
-    await until("no container left", gone)
+    await eventually("no container left", gone)
 
 
 async def test_an_agent_that_died_before_the_start_is_followed_by_one_that_starts_it(host: DockerHost) -> None:
@@ -200,7 +201,7 @@ async def test_an_agent_that_died_before_the_start_is_followed_by_one_that_start
     async def told() -> bool:
         return "does not answer" in (await host.seen()).text
 
-    await until("the state says why it does not start", told)
+    await eventually("the state says why it does not start", told)
     await host.restart()
     assert (await host.until("exited")).exit_code == 0
     assert host.lines() == ["once"]
@@ -251,7 +252,7 @@ async def test_a_stop_while_the_image_is_pulled_is_done_at_once(host: DockerHost
     async def pulling() -> bool:
         return "pulling image" in (await host.seen()).text
 
-    await until("the state says that the image is pulled", pulling)
+    await eventually("the state says that the image is pulled", pulling)
     begun = time.monotonic()
     await host.runtime.stop(spec.id, 30, "user")
     assert (await host.until("exited")).why == "stopped"
@@ -276,12 +277,12 @@ async def test_a_hung_engine_holds_up_neither_list_nor_stop_nor_fence(host: Dock
         async def told() -> bool:
             return "not answering for" in (await host.seen(2)).text
 
-        await until("the state says that Docker is silent", told)
+        await eventually("the state says that Docker is silent", told)
 
         async def ended() -> bool:
             return not host.alive(1)
 
-        await until("the stopped container's processes gone", ended)
+        await eventually("the stopped container's processes gone", ended)
         assert (await host.seen()).state == "running"
         assert host.alive()
     finally:
@@ -315,7 +316,7 @@ async def test_a_start_that_the_engine_never_answers_is_given_up_with_the_reason
             await host.runtime.engine.rest(1)
             return docker("ps", "--all", "--quiet", "--filter", f"label=io.heteroflow.group={host.group}") == ""
 
-        await until("what the engine made too late to be removed", gone)
+        await eventually("what the engine made too late to be removed", gone)
     finally:
         door.close()
 
@@ -349,7 +350,7 @@ async def test_the_lease_ends_containers_without_agent_and_engine(host: DockerHo
         async def ended() -> bool:
             return not host.alive()
 
-        await until("the container fenced", ended)
+        await eventually("the container fenced", ended)
     finally:
         os.kill(engine, signal.SIGCONT)
     await host.restart()
@@ -367,4 +368,4 @@ async def test_many_ends_leave_nothing_open(host: DockerHost) -> None:
     await asyncio.gather(*(host.start("true", rank=rank) for rank in range(4)))
     for rank in range(4):
         await host.until("exited", rank)
-    await until("threads and files as before", idle)
+    await eventually("threads and files as before", idle)

@@ -2,13 +2,14 @@
 the same port."""
 
 import asyncio
-import socket
 
 import aiohttp
 import pytest
 
 from tests.docker.engine import IMAGE, docker, engine_socket
-from tests.integration.mesh_fixture import RunningMesh, eventually
+from tests.free_port import free_port
+from tests.integration.mesh_fixture import RunningMesh
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.need("docker"), pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -35,13 +36,11 @@ async def serving(mesh, group_id, attempt):
         assert group["status"] not in ("completed", "failed", "stopped"), group
         return group if (group["status"], group["attempt"]) == ("running", attempt) and await answers(group) else None
 
-    return await eventually(up, 60, lambda: f"attempt {attempt} to answer")
+    return await eventually(lambda: f"attempt {attempt} to answer", up)
 
 
 async def test_a_killed_container_is_built_again(mesh):
-    with socket.socket() as any_port:
-        any_port.bind(("127.0.0.1", 0))
-        port = any_port.getsockname()[1]
+    port = free_port()
     command = 'cd /tmp && echo "attempt $HETEROFLOW_ATTEMPT" > index.html && '
     command += 'exec busybox httpd -f -p "$HETEROFLOW_ADDRESS:$PORT" -h /tmp'
     task = {"image": IMAGE, "command": command, "gpu_required": 0, "ports": {"http": port}, "stop_grace_s": 3}
@@ -57,7 +56,7 @@ async def test_a_killed_container_is_built_again(mesh):
     async def left():
         return not await asyncio.to_thread(docker, "ps", "--all", "--quiet", "--filter", label)
 
-    await eventually(left, 30, lambda: "its containers to be removed")
+    await eventually("its containers to be removed", left)
 
 
 async def test_a_single_container_runs_once(mesh):

@@ -9,8 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from agentd.lease_file import LeaseWriter, boottime_ns, read_boot_id
 from agentd.logs.reader import Dropped
 from agentd.shim.record import MARK, read_record
 from tests.log_lines import read_log, texts
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
@@ -29,15 +29,6 @@ KINDS = ["pidns", "userns", "subreaper"] if IS_ROOT else ["userns", "subreaper"]
 WAIT_S = 20.0
 # A loop of a shell that says twenty times a second that it is alive, on the clock of leases.
 BREATHE = "while :; do read up idle < /proc/uptime; echo $up >> breath; sleep 0.05; done"
-
-
-def until(what: str, look: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
-    deadline = time.monotonic() + wait_s
-    while not (found := look()):
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {wait_s:g} s: {what}")
-        time.sleep(0.01)
-    return found
 
 
 def now_s() -> float:

@@ -8,14 +8,14 @@ import os
 import signal
 import ssl
 import subprocess
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
 
 from scripts.loopback_mesh import LoopbackMesh
+from tests.waiting import eventually
 
 T = TypeVar("T")
 TERMINAL = ("completed", "failed", "stopped")
@@ -203,7 +203,7 @@ class RunningMesh:
                 seen.append(group["status"])
             return group if group["status"] in wanted else None
 
-        return await eventually(reached, within_s, lambda: f"{group_id} to be {wanted}; it was {seen}")
+        return await eventually(lambda: f"{group_id} to be {wanted}; it was {seen}", reached, within_s)
 
     async def leader(self, node: int = 1) -> MeshNode:
         async def known() -> MeshNode | None:
@@ -214,7 +214,7 @@ class RunningMesh:
             leads = [v["node"] for v in mesh["consensus"]["voters"] if v["raft_id"] == mesh["consensus"]["leader"]]
             return next((n for n in self.nodes if n.name in leads), None)
 
-        return await eventually(known, 20.0, lambda: "a leader")
+        return await eventually("a leader", known)
 
     async def log_lines(self, group_id: str, node: int = 1, **params: Any) -> AsyncIterator[dict[str, Any]]:
         """The NDJSON objects of the logs route, heartbeats included."""
@@ -251,23 +251,6 @@ def shell_group(name: str, directory: Path, command: str, n_nodes: int = 2, **tr
         },
         "task": {"command": command, "gpu_required": 1, "stop_grace_s": 3},
     }
-
-
-async def eventually(
-    probe: Callable[[], Awaitable[T | None]], within_s: float, what: Callable[[], str], every_s: float = 0.05
-) -> T:
-    """The first value of `probe` that is neither None nor False. Errors of the way there are not of interest."""
-    deadline = time.monotonic() + within_s
-    last: BaseException | None = None
-    while time.monotonic() < deadline:
-        try:
-            value = await probe()
-        except (AssertionError, aiohttp.ClientError, OSError, TimeoutError) as error:
-            value, last = None, error
-        if value is not None and value is not False:
-            return value
-        await asyncio.sleep(every_s)
-    raise AssertionError(f"waited {within_s:g} s for {what()}" + (f" ({last!r})" if last else ""))
 
 
 def descendants(pid: int) -> list[int]:

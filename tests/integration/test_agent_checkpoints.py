@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
 from tests.integration.test_agent_drain import TRAINER
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -39,7 +40,7 @@ async def test_what_a_gang_saves_is_recorded_kept_and_waited_for(mesh):
         gone = [one for one in found if one["removed_at"]]
         return found if len(gone) >= 2 else None
 
-    found = await eventually(two_removed, 120, lambda: "two checkpoints recorded and removed")
+    found = await eventually("two checkpoints recorded and removed", two_removed, 120)
     assert all(one["complete"] and one["attempt"] == 1 and one["bytes"] > 0 for one in found)
     steps = [one["step"] for one in found]
     assert steps == sorted(steps, reverse=True) and all(step % 100 == 0 for step in steps)
@@ -67,7 +68,7 @@ async def test_what_a_gang_saves_is_recorded_kept_and_waited_for(mesh):
         found = (await ledger(mesh, second))["checkpoints"]
         return [one for one in found if [item["result"] for item in one["restores"]] == ["went_on"]] or None
 
-    (one,) = await eventually(restored, 60, lambda: "a checkpoint after the one it resumed from")
+    (one,) = await eventually("a checkpoint after the one it resumed from", restored)
     assert (one["attempt"], one["step"]) == (None, running["resume"]["step"])
     assert len([*(place / ".heteroflow").glob("run-*.json")]) == 2
     await mesh.nodes[0].call("POST", f"/task-groups/{second}/stop")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 TRAINER = Path(__file__).parents[2] / "scripts" / "examples" / "train_numpy.py"
@@ -37,7 +38,7 @@ async def step_of(mesh, group_id, node, least=1):
         steps = [int(found[1]) for line in lines if (found := re.search(r"step (\d+) loss", line["text"]))]
         return steps[-1] if steps and steps[-1] >= least else None
 
-    return await eventually(reached, 30, lambda: f"step {least} of {group_id}")
+    return await eventually(lambda: f"step {least} of {group_id}", reached)
 
 
 async def node_row(node, name):
@@ -63,7 +64,7 @@ async def test_a_gang_leaves_a_drained_node_with_its_checkpoint(mesh):
         shown = await mesh.group(group_id, victim.number)
         return shown if shown["attempt"] == 2 and shown["status"] == "running" else None
 
-    group = await eventually(moved, 60, lambda: "the gang to run elsewhere")
+    group = await eventually("the gang to run elsewhere", moved)
     assert victim.name not in group["nodes"] and (group["restarts"], group["drains"]) == (0, 1)
     saved = int(group["resume"]["path"].rpartition("step-")[2])
     assert saved >= reached, "the ranks were given the time to save"
@@ -81,14 +82,14 @@ async def test_a_gang_leaves_a_drained_node_with_its_checkpoint(mesh):
         drain = (await node_row(victim, victim.name))["drain"]
         return drain if drain["done_at"] else None
 
-    drain = await eventually(done, 20, lambda: "the drain to be done")
+    drain = await eventually("the drain to be done", done)
     assert (drain["groups"], drain["left"], drain["moved"]) == (1, 0, 1)
 
     async def told():
         reason = (await mesh.group(big, victim.number))["pending_reason"]
         return reason if reason and reason["code"] == "cordoned" else None
 
-    reason = await eventually(told, 20, lambda: "the big group to say that it waits for a cordoned node")
+    reason = await eventually("the big group to say that it waits for a cordoned node", told)
     assert f"1 cordoned ({victim.name})" in reason["text"]
     await victim.call("POST", f"/task-groups/{group_id}/stop")
     assert (await victim.call("POST", f"/nodes/{victim.name}/uncordon")).value["cordoned"] is False
@@ -107,7 +108,7 @@ async def test_held_for_planned_work_a_mesh_without_voters_stops_nothing(mesh):
         agents = [(await node.call("GET", "/mesh")).value["agent"] for node in mesh.nodes]
         return all(agent["lease"]["left_ms"] > 30_000 for agent in agents)
 
-    await eventually(long_leases, 20, lambda: "every host to have a longer lease")
+    await eventually("every host to have a longer lease", long_leases)
     for node in mesh.nodes:
         node.signal_voter(signal.SIGSTOP)
     await asyncio.sleep(13)  # what is measured: a silence longer than T_stop and the kill budget

@@ -15,6 +15,7 @@ from agentd.http.answer import json_bytes
 from agentd.log_service import LogService, Place
 from agentd.logs.writer import LogWriter
 from agentd.runtime.base import Observed, TaskId
+from tests.waiting import eventually
 
 KEY = TaskId("tg-a", 1, 0)
 FROM_START = Place()
@@ -87,7 +88,7 @@ async def test_no_gap_and_no_repeat_over_broken_connections(tmp_path):
         host.write("".join(line + "\n" for line in expected[:300]))
         host.cuts = [0, 10, 500, 7000, 300, 4096, 1]
         following = asyncio.create_task(reader.read())
-        await _until(lambda: host.requests == 8)
+        await eventually(lambda: f"8 requests, not {host.requests}", lambda: host.requests == 8)
         for line in expected[300:]:
             host.write(line + "\n")
         host.ended(True)
@@ -103,7 +104,7 @@ async def test_a_tail_is_asked_for_once(tmp_path):
         host.cuts = [5]
         reader.so_far = []
         following = asyncio.create_task(reader.read(Place(tail=3)))
-        await _until(lambda: len(reader.so_far) == 3)
+        await eventually(lambda: f"3 lines, not {reader.so_far}", lambda: len(reader.so_far) == 3)
         assert host.requests == 2
         host.write("new\n")
         host.ended(True)
@@ -270,13 +271,13 @@ async def test_following_a_group_over_its_attempts(tmp_path):
             seen.extend(batch)
 
     following = asyncio.create_task(follow())
-    await _until(lambda: len(seen) == 2)
+    await eventually(lambda: f"2 lines, not {seen}", lambda: len(seen) == 2)
     # Rank 1's host dies with all it had; the next attempt is shown while the old rank is waited for.
     ranks.ends.setdefault(TaskId("tg-a", 1, 0), asyncio.Event()).set()
     feed.put("group", "tg-a", group("scheduling", 2))
     for rank in (0, 1):
         feed.put("task", f"tg-a/0002/{rank:05d}", row(2, rank, "bound"))
-    await _until(lambda: len(seen) == 4)
+    await eventually(lambda: f"4 lines, not {seen}", lambda: len(seen) == 4)
     for key in list(ranks.ends):
         ranks.ends[key].set()
     feed.put("group", "tg-a", group("completed", 2))
@@ -320,11 +321,3 @@ async def test_a_waiting_group_is_followed_in_silence(monkeypatch):
     async for batch in batches:
         if batch:
             assert batch == [{"end": True, "status": "stopped"}]
-
-
-async def _until(true):
-    for _ in range(500):
-        if true():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("waited 5 s")

@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -51,7 +52,7 @@ async def ready(mesh, node, reader):
         row = next(row for row in nodes if row["node_id"] == node.name)
         return row if row["state"] == "ready" else None
 
-    return await eventually(is_ready, 30, lambda: f"{node.name} to be ready again")
+    return await eventually(lambda: f"{node.name} to be ready again", is_ready)
 
 
 def attempts(mesh, group):
@@ -105,7 +106,7 @@ async def test_keep_is_neither_stopped_nor_started_again(mesh):
         nodes = (await reader.call("GET", "/nodes")).value["nodes"]
         return any(row["node_id"] == victim.name and row["state"] == "lost" for row in nodes)
 
-    await eventually(lost, 30, lambda: f"{victim.name} to be lost")
+    await eventually(lambda: f"{victim.name} to be lost", lost)
     assert (await mesh.group(group_id, reader.number))["status"] == "running"
     victim.thaw_agent()
     await ready(mesh, victim, reader)
@@ -149,7 +150,7 @@ async def test_every_host_restarted_in_turn_stops_no_training(tmp_path):
             async def serves(node=node):
                 return (await node.call("GET", f"/task-groups/{group_id}")).value["status"] == "running"
 
-            await eventually(serves, 35, lambda: "the restarted agent to serve")
+            await eventually("the restarted agent to serve", serves)
             assert (await mesh.group(group_id, other.number))["attempt"] == 1
         told.touch()
         done = await mesh.status(group_id, "completed", "failed", "recovering", within_s=40)
@@ -203,18 +204,18 @@ async def test_the_voter_of_a_killed_agent_may_still_be_there(mesh, frozen):
             os.kill(old_voter, signal.SIGSTOP)
         victim.kill_agent()
         if frozen:
-            await eventually(waits, 30, lambda: "the next voter to say why it waits")
+            await eventually("the next voter to say why it waits", waits)
     finally:
         if frozen:
             os.kill(old_voter, signal.SIGCONT)
-    await eventually(runs, 30, lambda: "the next voter to run")
+    await eventually("the next voter to run", runs)
     await ready(mesh, victim, reader)
 
     async def follows():
         voters = (await reader.call("GET", "/mesh")).value["consensus"]["voters"]
         return all(voter["connected"] for voter in voters)
 
-    await eventually(follows, 20, lambda: "all voters to be connected")
+    await eventually("all voters to be connected", follows)
 
 
 async def test_a_voter_with_a_damaged_log_leaves_its_host_a_client_of_the_others(mesh):
@@ -236,7 +237,7 @@ async def test_a_voter_with_a_damaged_log_leaves_its_host_a_client_of_the_others
         assert answer.status == 200, answer
         return answer.value["agent"] if answer.value["agent"]["voter"]["state"] == "refused" else None
 
-    shown = await eventually(says_so, 20, lambda: "the agent to say that its voter is refused")
+    shown = await eventually("the agent to say that its voter is refused", says_so)
     assert shown["status"] == "degraded" and "log.db" in shown["voter"]["text"], shown
     group_id = await mesh.submit(shell_group("still", mesh.directory, "echo fine", n_nodes=3), node=victim.number)
     assert (await mesh.status(group_id, "completed", "failed", node=victim.number))["status"] == "completed"

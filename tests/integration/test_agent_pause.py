@@ -3,8 +3,9 @@ step although the leader dies in between; a paused one that is stopped leaves no
 
 import pytest
 
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
 from tests.integration.test_agent_drain import step_of, training
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -38,7 +39,7 @@ async def test_a_gang_saves_frees_its_cards_and_goes_on_from_its_step(mesh):
     group = await mesh.status(group_id, "paused")
     # The others hear of it from the rank that is told first, and may be gone before their own order comes.
     assert 0 in {task["exit_code"] for task in group["tasks"]}, group["tasks"]
-    await eventually(lambda: _all_free(mesh, 2), 20, lambda: "both cards free")
+    await eventually("both cards free", lambda: _all_free(mesh, 2))
 
     # Its cards are another's now; it keeps its place before what comes later.
     other = await mesh.submit(shell_group("between", mesh.directory, "sleep 1000"))
@@ -48,7 +49,7 @@ async def test_a_gang_saves_frees_its_cards_and_goes_on_from_its_step(mesh):
     queue = (await mesh.nodes[0].call("GET", "/queue")).value["queue"]
     assert [entry["group_id"] for entry in queue] == [group_id, late]
     mesh.nodes[0].kill_agent()  # and its voter with it: the next leader has it from the log
-    await eventually(lambda: _stopped(mesh, other), 30, lambda: "an answer after the leader's end")
+    await eventually("an answer after the leader's end", lambda: _stopped(mesh, other))
 
     again = await mesh.status(group_id, "running", within_s=60)
     saved = int(again["resume"]["path"].rpartition("step-")[2])
@@ -67,7 +68,7 @@ async def test_a_gang_saves_frees_its_cards_and_goes_on_from_its_step(mesh):
     assert (await mesh.nodes[0].call("DELETE", f"/task-groups/{group_id}")).value["code"] == "group_active"
     assert (await order(mesh, group_id, "stop")).value["status"] == "stopped"
     await mesh.status(late, "completed")
-    await eventually(lambda: _all_free(mesh, 2), 20, lambda: "both cards free")
+    await eventually("both cards free", lambda: _all_free(mesh, 2))
     assert (await mesh.nodes[0].call("DELETE", f"/task-groups/{group_id}")).status == 200
 
 
@@ -92,7 +93,7 @@ async def test_a_deadline_gives_the_ranks_their_grace_and_a_wait_has_an_end(mesh
 
     waited = await mesh.status(waiting, "failed")
     assert waited["failure"]["class"] == "unschedulable" and "needs 5 nodes" in waited["failure"]["text"]
-    await eventually(lambda: _all_free(mesh, 2), 20, lambda: "both cards free")
+    await eventually("both cards free", lambda: _all_free(mesh, 2))
 
 
 async def _all_free(mesh, count):

@@ -13,7 +13,8 @@ import pytest
 
 from console.core.rendered_rank import render
 from schemas.task_group import check_task_group
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 CANARY = "canary-4711"
@@ -140,7 +141,7 @@ async def test_what_a_task_reports_is_told_through_any_node(mesh):
         answer = await mesh.nodes[2].call("GET", f"/telemetry?group={group_id}")
         return next((now for now in answer.value["groups"] if ((now["report"] or {}).get("step") or 0) > 20), None)
 
-    now = await eventually(told, 30, lambda: "a report")
+    now = await eventually("a report", told)
     report = now["report"]
     assert (report["phase"], report["lr"], report["epoch"]) == ("train", 1e-4, 0.5)
     assert report["metrics"] == {"tokens_per_s": 51_000} and report["age_s"] < 10
@@ -160,7 +161,7 @@ async def test_the_first_failure_is_named_and_ends_the_group(mesh):
     async def clean():
         return all(task["released"] for task in (await mesh.group(group_id))["tasks"])
 
-    await eventually(clean, 10, lambda: "all cards to be clean")
+    await eventually("all cards to be clean", clean)
 
 
 async def test_completed_only_when_the_last_rank_is(mesh):
@@ -175,7 +176,7 @@ async def test_completed_only_when_the_last_rank_is(mesh):
             1: "running",
         }
 
-    await eventually(first_is_done, 5, lambda: "rank 0 to exit before rank 1")
+    await eventually("rank 0 to exit before rank 1", first_is_done)
     assert (await mesh.group(group_id))["status"] == "running"
     await mesh.status(group_id, "completed", within_s=10)
     assert (mesh.directory / "checkpoints" / "late" / "out").read_text() == "out\n"
@@ -193,7 +194,7 @@ async def test_stop_gives_grace_then_ends_everything(mesh):
     async def both_up():
         return len([line for line in await mesh.lines(group_id) if line["text"] == "up"]) == 2
 
-    await eventually(both_up, 5, lambda: "both ranks to be up")
+    await eventually("both ranks to be up", both_up)
     for _ in range(2):
         answer = await mesh.nodes[2].call("POST", f"/task-groups/{group_id}/stop")
         assert answer.status == 200 and answer.value["status"] in ("stopping", "stopped")

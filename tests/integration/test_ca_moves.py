@@ -9,8 +9,9 @@ import pytest
 
 from mesh.core.identity.node_name import NodeName
 from mesh.security.certificates import issue, new_key, read_certificate, signed_by, signing_request, split, utc_now
-from tests.integration.mesh_fixture import MeshNode, RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import MeshNode, RunningMesh, shell_group
 from tests.security.tls_host import agentd
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +59,9 @@ async def test_the_ca_is_replaced_then_moved_when_its_host_is_gone(tmp_path: Pat
             return all(len(believed(node)) == 1 and old not in believed(node) for node in mesh.nodes)
 
         await eventually(
-            replaced, 90.0, lambda: agentd("ca", "show", "--data-dir", str(one.data_dir)).stdout + mesh.said(2)
+            lambda: f"the CA to be replaced: {agentd('ca', 'show', '--data-dir', str(one.data_dir)).stdout}",
+            replaced,
+            90.0,
         )
         (new,) = believed(one)
         for node in mesh.nodes:
@@ -68,7 +71,7 @@ async def test_the_ca_is_replaced_then_moved_when_its_host_is_gone(tmp_path: Pat
         async def shut_out() -> bool:
             return await answer_to(stolen, one.data_dir / "tls/ca.pem", two.api) == "refused"
 
-        await eventually(shut_out, 20.0, lambda: "the old CA to open nothing")
+        await eventually("the old CA to open nothing", shut_out)
         assert (await mesh.group(group))["attempt"] == 1
         ready = (await three.call("GET", "/nodes")).value["nodes"]
         assert {node["state"] for node in ready} == {"ready"}
@@ -86,7 +89,7 @@ async def test_the_ca_is_replaced_then_moved_when_its_host_is_gone(tmp_path: Pat
             done = await asyncio.to_thread(agentd, "cert", "renew", "--data-dir", str(three.data_dir))
             return done.returncode == 0
 
-        await eventually(renews, 60.0, lambda: mesh.said(3))
+        await eventually(lambda: f"node-3 to renew: {mesh.said(3)}", renews)
         made = agentd("token", "create", "--data-dir", str(three.data_dir), "--out", str(tmp_path / "token"))
         assert made.returncode == 0, made.stderr
 
@@ -96,6 +99,6 @@ async def test_the_ca_is_replaced_then_moved_when_its_host_is_gone(tmp_path: Pat
         async def stepped_back() -> bool:
             return not (one.data_dir / "ca").exists() and bool(list(one.data_dir.glob("ca.moved-*")))
 
-        await eventually(stepped_back, 60.0, lambda: mesh.said(1))
+        await eventually(lambda: f"node-1 to put its CA away: {mesh.said(1)}", stepped_back)
         shown = agentd("ca", "show", "--data-dir", str(one.data_dir))
         assert "on node-2" in shown.stdout, shown

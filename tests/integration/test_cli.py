@@ -14,6 +14,7 @@ from console.cli.terminal import Terminal
 from mesh.memory import MemoryMesh
 from schemas.commands import command
 from tests.integration.served_api import TOKEN, document, served
+from tests.waiting import eventually
 
 HOSTILE = "x\x1b]0;HACKED\x07\x1b[2J\u202e"
 
@@ -379,17 +380,11 @@ class TestWatch:
                 asyncio.to_thread(self.interrupted, words, Terminal(Until(), io.StringIO(), environment))
             )
             async with asyncio.timeout(10):
-                await self.until(lambda: lines)
+                await eventually("a line", lambda: lines)
                 with contextlib.suppress(AssertionError):
                     await cli.do("StopGroup", group_id=group_id, by="ada")
                 await watching
         assert json.loads(lines[-1])["token"]
-
-    async def until(self, condition) -> None:
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.01)
 
     def interrupted(self, words, terminal) -> None:
         with pytest.raises(KeyboardInterrupt):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.console.fault_mesh import GROUP, TOKEN, nodes, until
+from tests.unit.console.fault_mesh import GROUP, TOKEN, nodes
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "\x1b]2;HACKED\x07\x1b[8m hidden\x1b[1;31mred \r\x1b[2KStatus: completed \x9b2J \u202e ◈ fake"
@@ -130,7 +131,9 @@ async def test_ctrl_c_of_a_wait_says_that_the_group_goes_on(tmp_path):
         assert process.stdout is not None
         async with asyncio.timeout(30):
             group_id = (await process.stdout.readline()).decode().strip()
-            await until(lambda: any(path.endswith("/watch") for path in only.paths))
+            await eventually(
+                lambda: f"a watch among {only.paths}", lambda: any(path.endswith("/watch") for path in only.paths)
+            )
             process.send_signal(signal.SIGINT)
             _, err = await process.communicate()
         assert process.returncode == 130
@@ -189,7 +192,7 @@ async def test_a_follow_survives_its_node_and_says_so_beside_the_log():
             while b"line 30" not in await process.stdout.readline():
                 pass
             await first.stop()
-            await until(lambda: second.asked)
+            await eventually("the second node to be asked", lambda: second.asked)
             second.state.add_lines(2)
             second.state.ended = True
             second.state.touch()

@@ -19,8 +19,9 @@ from agentd.runtime.base import TaskId, TaskSpec
 from agentd.runtime.exec_session import ExecEnd
 from agentd.runtime.process import ProcessRuntime
 from schemas.exec_frames import STDOUT, ExecRequest
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
 from tests.terminal.pty_console import ROOT, pty_console
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 LOOP = "cd /tmp && MARK_OF_TASK=1 && while :; do sleep 0.2; done"
@@ -101,7 +102,7 @@ async def test_programs_on_pipes(mesh: Mesh) -> None:
         events = await mesh.sessions()
         return events if len(events) >= 14 else None
 
-    events = await eventually(told, 10, lambda: "all sessions on the timeline")
+    events = await eventually("all sessions on the timeline", told)
     assert {event["rank"] for event in events} == {1}
     assert events[0]["text"].startswith("mesh opened a session on rank 1: sh -c ")
     assert any("exit code 7" in event["text"] for event in events)
@@ -136,11 +137,11 @@ async def test_a_terminal(mesh: Mesh) -> None:
         assert shell.is_cooked()
     # Ended from outside: the terminal is given back, and what ran there is gone.
     with pty_console(*target, "-t", mesh.group_id, "1", "--", "sleep", "4242", verb="exec") as held:
-        await eventually(lambda: _found("sleep 4242"), 20, lambda: "the program")
+        await eventually("the program", lambda: _found("sleep 4242"))
         held.process.send_signal(signal.SIGTERM)
         assert held.ended() == 128 + signal.SIGTERM
         assert held.is_cooked()
-    await eventually(lambda: _found("sleep 4242", wanted=False), 20, lambda: "no program")
+    await eventually("no program", lambda: _found("sleep 4242", wanted=False))
 
 
 async def test_a_client_that_is_killed_and_a_rank_that_ends(mesh: Mesh) -> None:
@@ -168,9 +169,9 @@ async def test_a_client_that_is_killed_and_a_rank_that_ends(mesh: Mesh) -> None:
             await process.communicate()
         if end != "client":
             assert process.returncode in (4, 5, 137)
-        await eventually(lambda: _found("sleep 5252", wanted=False), 20, lambda: "no program")
+        await eventually("no program", lambda: _found("sleep 5252", wanted=False))
         if end == "agent":
-            await eventually(lambda: _again(mesh, far), 40, lambda: "sessions on the agent that came back")
+            await eventually("sessions on the agent that came back", lambda: _again(mesh, far))
     await mesh.status(mesh.group_id, "stopped")
     refused = await mesh.ran("--", "true", node=far)
     assert refused.returncode == 5
@@ -200,7 +201,7 @@ async def test_what_is_refused(mesh: Mesh) -> None:
                 answer = await socket.receive_json()
                 assert ("started" in answer) == (number < 8), (number, answer)
             assert answer["problem"]["code"] == "too_many_sessions"
-    await eventually(lambda: _found("sleep 6262", wanted=False), 20, lambda: "no program")
+    await eventually("no program", lambda: _found("sleep 6262", wanted=False))
 
 
 async def _again(mesh: Mesh, far: int) -> bool:
@@ -221,12 +222,12 @@ class Host:
         await self.runtime.open()
         env = {"PATH": os.environ["PATH"], "OF_THE_TASK": "yes"}
         await self.runtime.start(TaskSpec(self.id, 7, shell="while :; do sleep 0.1; done", env=env, cwd="/tmp"))
-        await eventually(lambda: self._is("running"), 20, lambda: "the task")
+        await eventually("the task", lambda: self._is("running"))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.runtime.kill(self.id)
-        await eventually(lambda: self._is("exited"), 20, lambda: "its end")
+        await eventually("its end", lambda: self._is("exited"))
         await self.runtime.close()
         self._lease.close()
 

@@ -15,9 +15,9 @@ from agentd.files import source
 from agentd.files.source import LocalSource
 from schemas.commands import command
 from tests.integration.file_hosts import file_mesh
-from tests.integration.mesh_fixture import eventually
 from tests.integration.served_api import AUTH, TOKEN
 from tests.integration.test_files import BOTH, HERE, THERE, sha256
+from tests.waiting import eventually
 
 MIB = 1 << 20
 
@@ -43,7 +43,7 @@ async def cut_upload(mesh, host: int, target_path: str, said: int, sent: int, **
     async def begun() -> bool:
         return any(mesh.checkpoint.iterdir())
 
-    await eventually(begun, 20, lambda: "the upload")
+    await eventually("the upload", begun)
     writer.close()
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
@@ -57,7 +57,7 @@ async def until_names(mesh, wanted: list[str]) -> None:
     async def so() -> bool:
         return names(mesh) == wanted
 
-    await eventually(so, 20, lambda: f"{wanted}; there are {names(mesh)}")
+    await eventually(lambda: f"{wanted}; there are {names(mesh)}", so)
 
 
 @BOTH
@@ -228,7 +228,7 @@ async def test_a_reader_that_takes_nothing_is_read_no_further_ahead_than_buffers
         async def still() -> bool:
             return time.monotonic() - read_at[0] > 1.0
 
-        await eventually(still, 30, lambda: "a pause")
+        await eventually("a pause", still)
         assert read_at[1] <= 48 * MIB, read_at
         assert len(await response.content.read()) == 256 * MIB - 1000
 
@@ -248,4 +248,4 @@ async def test_so_many_at_once_and_no_more(mesh, monkeypatch):
     async def again() -> bool:
         return (await mesh.get(HERE, "/checkpoint/big", Range="bytes=0-0")).status == 206
 
-    await eventually(again, 20, lambda: "a place")
+    await eventually("a place", again)

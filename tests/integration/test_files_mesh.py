@@ -9,7 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 MIB = 1 << 20
@@ -41,7 +42,7 @@ async def test_through_the_other_node(tmp_path: Path) -> None:
                 async with session.put(url, params=there, data=b"up", headers=kind) as response:
                     return dict(await response.json()) if response.status == 200 else None
 
-            done = await eventually(put, 60, lambda: "the agent that was killed")
+            done = await eventually("the agent that was killed", put)
             assert done["node_id"] == home.name and done["sha256"] == hashlib.sha256(b"up").hexdigest()
         await near.call("POST", f"/task-groups/{group_id}/stop")
         await mesh.status(group_id, "stopped", within_s=60)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from agentd.logs.writer import reserved_bytes
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
+from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,7 +49,7 @@ async def test_output_fills_the_disk_and_the_mesh_goes_on(mesh: RunningMesh, tmp
         return (tmp_path / "printed").exists()
 
     # The program is never held up: what finds no room is left out.
-    await eventually(printed, 60, lambda: "all of the output")
+    await eventually("all of the output", printed)
     found = os.statvfs(mesh.directory)
     free = found.f_bavail * found.f_frsize
     kept = reserved_bytes(found.f_blocks * found.f_frsize)
@@ -58,7 +59,7 @@ async def test_output_fills_the_disk_and_the_mesh_goes_on(mesh: RunningMesh, tmp
         await mesh.submit(group(f"after-{number}", "true"))
     consensus = (await mesh.nodes[0].call("GET", "/mesh")).value["consensus"]
     assert not consensus["disk_full"]
-    events = await eventually(lambda: _lost(mesh, group_id), 30, lambda: "what was lost")
+    events = await eventually("what was lost", lambda: _lost(mesh, group_id))
     assert "output" in events[-1]["text"]
     assert (await mesh.group(group_id))["status"] == "running"
     answer = await mesh.nodes[0].call("POST", f"/task-groups/{group_id}/stop")

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from tests.integration.mesh_fixture import RunningMesh, eventually
+from tests.integration.mesh_fixture import RunningMesh
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 WITHIN_S = 60.0
@@ -29,7 +30,7 @@ async def sees(observer, name, *states, **facts):
             return None
         return gossip if all(gossip[key] > value for key, value in facts.items()) else None
 
-    return await eventually(reached, WITHIN_S, lambda: f"{observer.name} to see {name} {states}; last {seen[-1:]}")
+    return await eventually(lambda: f"{observer.name} to see {name} {states}; last {seen[-1:]}", reached, WITHIN_S)
 
 
 async def test_what_others_see_of_an_agent_that_is_killed_stands_still_or_stops(tmp_path):
@@ -42,7 +43,7 @@ async def test_what_others_see_of_an_agent_that_is_killed_stands_still_or_stops(
         async def agree():
             return (await nodes(first))["differences"] == []
 
-        await eventually(agree, WITHIN_S, lambda: "both views to agree")
+        await eventually("both views to agree", agree, WITHIN_S)
 
         # Stands still: accused, and cleared by its own word.
         incarnation = (await sees(first, third.name, "alive"))["incarnation"]
@@ -61,7 +62,7 @@ async def test_what_others_see_of_an_agent_that_is_killed_stands_still_or_stops(
             differences = (await nodes(first))["differences"]
             return next((each for each in differences if each["node_id"] == third.name), None)
 
-        difference = await eventually(told, WITHIN_S, lambda: "the difference to be named")
+        difference = await eventually("the difference to be named", told, WITHIN_S)
         assert difference["kind"] == "state" and "said its agent" in difference["text"]
         third.guard.wait(timeout=30)
         boot = json.loads((third.data_dir / "gossip.json").read_text())["boot"]

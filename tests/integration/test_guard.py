@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.host_family import BREATHE, KINDS, Family, Task, now_s, state, until
+from tests.integration.host_family import BREATHE, KINDS, Family, Task, now_s, state
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 KILL_S = 4.5

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tests.integration.voters import eventually, voters
+from tests.integration.voters import voters
+from tests.waiting import eventually
 
 
 async def test_a_silent_follower_of_the_leader_outlives_its_voter(tmp_path: Path) -> None:
@@ -11,7 +12,7 @@ async def test_a_silent_follower_of_the_leader_outlives_its_voter(tmp_path: Path
         mesh.start_all()
         client = mesh.client(1)
         await client.connect()
-        await eventually(lambda: client.leader is not None, 15, "the first leader")
+        await eventually("the first leader", lambda: client.leader is not None)
         first = client.leader
         mesh.kill(1)
         while await client.leader_change() is not None:

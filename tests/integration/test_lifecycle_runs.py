@@ -17,7 +17,8 @@ import aiohttp
 import pytest
 
 from scripts.loopback_mesh import processes_of
-from tests.integration.mesh_fixture import TERMINAL, Answer, MeshNode, RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import TERMINAL, Answer, MeshNode, RunningMesh, shell_group
+from tests.waiting import eventually
 
 RUNS = int(os.environ.get("HF_LIFECYCLE_RUNS", "6"))
 SEED = int(os.environ.get("HF_LIFECYCLE_SEED") or random.SystemRandom().randrange(1 << 32))
@@ -69,7 +70,7 @@ class Run:
             answer = await node.call(method, path, body, headers=headers, timeout_s=10.0)
             return answer if answer.status < 500 else None
 
-        return await eventually(asked, 60.0, lambda: f"an answer to {method} {path}", every_s=0.2)
+        return await eventually(lambda: f"an answer to {method} {path}", asked, every_s=0.2)
 
     async def live(self) -> None:
         document = shell_group(
@@ -114,12 +115,12 @@ class Run:
             status = await self.status()
             return status if status in (*TERMINAL, "deleted") else None
 
-        ended = await eventually(over, ENDS_WITHIN_S, lambda: f"the end of {self.id}: {self.story}", every_s=0.3)
+        ended = await eventually(lambda: f"the end of {self.id}: {self.story}", over, ENDS_WITHIN_S, every_s=0.3)
         self.counts[f"is {ended}"] += 1
         self.counts["ran"] += self.ran
         assert ended in ("stopped", "deleted") or not self.stopped, f"a stop wins: {self.story}"
         if ended != "deleted" and self.rng.random() < 0.5:
-            await eventually(self._deleted, ENDS_WITHIN_S, lambda: f"{self.id} to be deleted", every_s=0.3)
+            await eventually(lambda: f"{self.id} to be deleted", self._deleted, ENDS_WITHIN_S, every_s=0.3)
 
     async def status(self) -> str:
         answer = await self.call("GET", f"/task-groups/{self.id}")
@@ -174,7 +175,7 @@ class Faults:
 
     async def healthy(self) -> None:
         for node in self.mesh.nodes:
-            await eventually(partial(_is_ok, node), 60.0, f"{node.name} to be well".__str__)
+            await eventually(f"{node.name} to be well", partial(_is_ok, node))
 
 
 async def _is_ok(node: MeshNode) -> bool:
@@ -223,7 +224,7 @@ async def _what_is_left(mesh: RunningMesh) -> list[str]:
         return not left
 
     try:
-        await eventually(nothing, 60.0, lambda: "nothing to be left", every_s=0.5)
+        await eventually("nothing to be left", nothing, every_s=0.5)
     except AssertionError as late:
         left.append(str(late))
     return left

@@ -8,8 +8,9 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
 from tests.integration.served_api import AUTH, served
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
@@ -50,14 +51,14 @@ async def test_a_real_agent_says_what_its_page_says(tmp_path):
             reason = (await mesh.group(waiting))["pending_reason"]
             return reason and reason["code"]
 
-        code = await eventually(queued, 20.0, lambda: "a reason")
+        code = await eventually("a reason", queued)
 
         async def whole():
             text, found = await read(address, token)
             ready = found.get("heteroflow_queue_groups", {}) == {(("reason", code),): 1.0}
             return (text, found) if ready and "heteroflow_lease_age_seconds" in found else None
 
-        text, found = await eventually(whole, 20.0, lambda: "the queue in the metrics")
+        text, found = await eventually("the queue in the metrics", whole)
         assert found["heteroflow_groups"][(("status", "running"),)] == 1
         assert found["heteroflow_groups"][(("status", "pending"),)] == 1
         assert found["heteroflow_cards"] == {
@@ -100,7 +101,7 @@ async def test_two_agents_count_nothing_twice(tmp_path):
             with_own = all("heteroflow_raft_leading" in page for page in pages)
             return pages if with_own and any("heteroflow_nodes" in page for page in pages) else None
 
-        pages = await eventually(settled, 20.0, lambda: "a leader's page")
+        pages = await eventually("a leader's page", settled)
         for name in ("heteroflow_groups", "heteroflow_cards_capacity", "heteroflow_queue_depth"):
             assert [name in page for page in pages] == [node.name == leader.name for node in mesh.nodes], name
         assert sum(page["heteroflow_raft_leading"][()] for page in pages) == 1

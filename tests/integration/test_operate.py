@@ -11,7 +11,7 @@ from mesh.memory import MemoryMesh
 from schemas.commands import command
 from tests.integration.served_api import AUTH, document, served
 from tests.integration.test_cli import HOSTILE, Cli
-from tests.integration.voters import eventually
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ class TestDrain:
             (row,) = (await cli.mesh.query([{"get": ["node", "n1"]}]))["results"]
             return row.get("drain") is not None
 
-        await eventually(ordered, 10, "the drain is ordered")
+        await eventually("the drain is ordered", ordered)
         await cli.do(end, node_id="n1", **({"by": "ada"} if end == "UncordonNode" else {}))
         assert await asyncio.wait_for(waiting, 10) == code
 

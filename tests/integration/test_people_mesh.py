@@ -12,7 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_read=30.0)
@@ -52,7 +53,7 @@ async def test_a_key_made_at_one_agent_opens_all_and_ends_at_all(tmp_path: Path)
                 lines = [json.loads(line) for line in (await response.text()).splitlines()]
             return {line.get("text") for line in lines} >= {f"word of {rank}" for rank in range(3)}
 
-        await eventually(all_ranks, 30.0, lambda: "lines of every rank through node-3")
+        await eventually("lines of every rank through node-3", all_ranks)
         for node in mesh.nodes:
             for method, path in (("GET", ""), ("GET", "/logs"), ("GET", "/curves"), ("POST", "/stop")):
                 answer = await node.call(method, f"/task-groups/{group_id}{path}", headers=bearer(other))
@@ -66,7 +67,7 @@ async def test_a_key_made_at_one_agent_opens_all_and_ends_at_all(tmp_path: Path)
                 answers = [await node.call("GET", "/whoami", headers=bearer(secret)) for secret in (key, token)]
                 return all(answer.status == 401 for answer in answers)
 
-            await eventually(shut, 10.0, lambda: "the revoked key and its token to open nothing")
+            await eventually("the revoked key and its token to open nothing", shut)
 
         leader = await mesh.leader()
         left = next(node for node in mesh.nodes if node is not leader)
@@ -76,7 +77,7 @@ async def test_a_key_made_at_one_agent_opens_all_and_ends_at_all(tmp_path: Path)
             answer = await left.call("GET", "/task-groups", headers=bearer(other))
             return answer.status == 200 and answer.value["groups"] == []
 
-        await eventually(still_good, 30.0, lambda: "the other key to be good under another leader")
+        await eventually("the other key to be good under another leader", still_good)
         assert (await left.call("GET", "/whoami", headers=bearer(key))).status == 401
         _no_secret_on_disk(mesh, key, other, token)
         entries = (await left.call("GET", "/audit")).value["entries"]

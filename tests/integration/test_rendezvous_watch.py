@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.docker.engine import torch_environment
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.need("torch"), pytest.mark.slow, pytest.mark.timeout(600)]
 WAIT_S = 200.0
@@ -45,7 +46,7 @@ async def seen(mesh: RunningMesh, group_id: str, *states: str) -> dict[str, Any]
         found: dict[str, Any] | None = (await mesh.group(group_id))["rendezvous"]
         return found if found is not None and found["state"] in states else None
 
-    return await eventually(told, WAIT_S, lambda: f"{group_id} to be {states}", every_s=0.3)
+    return await eventually(lambda: f"{group_id} to be {states}", told, WAIT_S, every_s=0.3)
 
 
 async def alerts(mesh: RunningMesh, state: str = "raised") -> dict[str, dict[str, Any]]:
@@ -76,14 +77,14 @@ async def test_what_does_not_become_one_world_is_named(mesh):
         text = (await seen(mesh, late, "missing"))["text"]
         return "missing: RANK 1 on rank 1" in text
 
-    await eventually(sleeper_is_named, WAIT_S, lambda: "the sleeping rank to be named", every_s=0.3)
+    await eventually("the sleeping rank to be named", sleeper_is_named, WAIT_S, every_s=0.3)
 
     # The alert comes with the round after the record.
     async def all_alerted() -> dict[str, dict[str, Any]] | None:
         risen = await alerts(mesh)
         return risen if set(risen) == {late, absent, split} else None
 
-    risen = await eventually(all_alerted, WAIT_S, lambda: "an alert of each", every_s=0.3)
+    risen = await eventually("an alert of each", all_alerted, WAIT_S, every_s=0.3)
     assert {risen[split]["level"], risen[absent]["level"]} == {"critical", "warning"}
     for group_id in risen:
         assert (await mesh.group(group_id))["status"] == "running", "an observation stops nothing"

@@ -10,7 +10,9 @@ import sys
 import aiohttp
 import pytest
 
-from tests.integration.mesh_fixture import RunningMesh, eventually
+from tests.free_port import free_port
+from tests.integration.mesh_fixture import RunningMesh
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 SERVE = f'exec {sys.executable} -m http.server --bind "$HETEROFLOW_ADDRESS" "$PORT"'
@@ -26,9 +28,7 @@ def mesh(tmp_path_factory):
 
 @pytest.fixture
 def port():
-    with socket.socket() as any_port:
-        any_port.bind(("127.0.0.1", 0))
-        return any_port.getsockname()[1]
+    return free_port()
 
 
 def service(name, port, command=SERVE, **over):
@@ -50,7 +50,7 @@ async def serving(mesh, group_id, attempt=1, node=1, within_s=30.0):
         assert group["status"] not in ("completed", "failed", "stopped"), group
         return group if group["attempt"] >= attempt and group["status"] == "running" and await answers(group) else None
 
-    return await eventually(up, within_s, lambda: f"attempt {attempt} of {group_id} to answer")
+    return await eventually(lambda: f"attempt {attempt} of {group_id} to answer", up, within_s)
 
 
 def servers(mesh, port):
@@ -90,7 +90,7 @@ async def test_a_killed_server_is_built_again_and_a_stopped_one_is_not(mesh, por
     assert [kind for kind in kinds if kind in ("failed", "rebuilding", "completed")] == ["failed", "rebuilding"]
 
     await stop(mesh, group_id)
-    await eventually(lambda: _none(servers(mesh, port)), 10, lambda: "the server to be gone")
+    await eventually("the server to be gone", lambda: _none(servers(mesh, port)))
 
 
 async def _none(found):
@@ -120,7 +120,7 @@ async def test_what_it_is_told(mesh, port):
         env = dict(line["text"].split("=", 1) for line in lines if "=" in line["text"])
         return env if "NODE_RANK" in env else None
 
-    env = await eventually(told, 15, lambda: "rank 1 to say what it sees")
+    env = await eventually("rank 1 to say what it sees", told)
     assert env["HETEROFLOW_PORT_HTTP"] == str(port) and "PORT" not in env and "HETEROFLOW_PORT_ADMIN" in env
     assert env["NODE_RANK"] == "1" and env["NNODES"] == "2" and env["MASTER_ADDR"].startswith("127.")
     assert not {name for name in env if name.startswith("PET_")} and "WORLD_SIZE" not in env
@@ -140,7 +140,7 @@ async def test_a_port_that_others_have_is_passed_over(mesh, port):
         async def refused():
             return (await mesh.group(group_id))["rollbacks"] >= 2
 
-        await eventually(refused, 30, lambda: "two nodes to refuse it")
+        await eventually("two nodes to refuse it", refused)
         assert "claim_failed" in await events(mesh, group_id)
         listeners[2].close()
         up = await serving(mesh, group_id, within_s=60)

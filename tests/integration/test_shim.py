@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from agentd.core.log_window import Line
-from tests.integration.host_family import IS_ROOT, KINDS, ROOT, Family, name_of, now_s, state, until
+from tests.integration.host_family import IS_ROOT, KINDS, ROOT, Family, name_of, now_s, state
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

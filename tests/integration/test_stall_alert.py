@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.mesh_fixture import RunningMesh, descendants, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, descendants, shell_group
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 # Above what a busy machine may hold a trainer up by; far below the pauses that are to be told apart.
@@ -48,7 +49,7 @@ async def test_a_rank_that_stops_before_its_all_reduce(mesh):
         said = (await mesh.nodes[2].call("GET", f"/telemetry?group={group_id}")).value["groups"]
         return said[0]["step"] if said and (said[0]["step"] or 0) > step else None
 
-    reached = await eventually(lambda: step_beyond(20), 40.0, lambda: "steps in telemetry")
+    reached = await eventually("steps in telemetry", lambda: step_beyond(20))
     host = next(node for node in mesh.nodes if node.name == group["nodes"][1])
     rank_1 = [pid for pid in descendants(host.guard.pid) if _runs(pid, "train_numpy.py")]
     assert rank_1
@@ -58,7 +59,7 @@ async def test_a_rank_that_stops_before_its_all_reduce(mesh):
         async def risen() -> dict[str, Any] | None:
             return next((alert for alert in await alerts(mesh) if alert["group_id"] == group_id), None)
 
-        alert = await eventually(risen, 30.0, lambda: "the alert")
+        alert = await eventually("the alert", risen)
         assert (alert["rule"], alert["attempt"], alert["state"]) == ("stalled", 1, "raised")
         assert "no step for" in alert["text"] and "every rank" in alert["text"]
         assert [found["id"] for found in await alerts(mesh, node=1)] == [alert["id"]]
@@ -68,8 +69,8 @@ async def test_a_rank_that_stops_before_its_all_reduce(mesh):
     async def cleared() -> bool:
         return not await alerts(mesh)
 
-    await eventually(cleared, 20.0, lambda: "the alert to clear")
-    await eventually(lambda: step_beyond(reached + 20), 20.0, lambda: "steps after the stop")
+    await eventually("the alert to clear", cleared)
+    await eventually("steps after the stop", lambda: step_beyond(reached + 20))
     assert [found["state"] for found in await alerts(mesh, state="all")] == ["cleared"]
 
 
@@ -87,13 +88,13 @@ async def test_what_only_looks_like_a_stall_and_the_end_of_what_is_one(mesh):
         assert "failed" not in states, states
         return states == ["completed"] * len(groups)
 
-    await eventually(ended, 60.0, lambda: "the healthy ones to complete", every_s=0.2)
+    await eventually("the healthy ones to complete", ended, every_s=0.2)
 
     async def hang_is_seen() -> bool:
         seen.update(alert["group_id"] for alert in await alerts(mesh, state="all"))
         return hang in seen
 
-    await eventually(hang_is_seen, 30.0, lambda: "the one that hangs")
+    await eventually("the one that hangs", hang_is_seen)
     assert seen == {hang}
     failed = await mesh.status(hang, "failed", within_s=60)
     assert (failed["failure"]["class"], failed["failure"]["rank"]) == ("stalled", None)

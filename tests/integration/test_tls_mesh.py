@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 
 from mesh.security.certificates import read_certificate
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +45,7 @@ async def test_a_gang_runs_and_the_leader_dies(tmp_path: Path) -> None:
             answer = await other.call("POST", "/task-groups", again, headers={"Idempotency-Key": "after-the-leader"})
             return answer.value["group_id"] if answer.status in (200, 201) else None
 
-        group = await eventually(submitted, 30.0, lambda: "another leader to take a group")
+        group = await eventually("another leader to take a group", submitted)
         await mesh.status(group, "completed", node=other.number)
 
         await _nothing_in_clear(mesh, other.number)
@@ -76,7 +77,7 @@ async def test_certificates_are_renewed_and_revoked_while_it_runs(tmp_path: Path
         async def shows_it() -> bool:
             return await _serial_at(mesh, two.api) == after.serial
 
-        await eventually(shows_it, 20.0, lambda: "node-2 to show its new certificate")
+        await eventually("node-2 to show its new certificate", shows_it)
         assert (await three.call("GET", "/nodes")).status == 200
 
         # A voter's host may do it where the CA's key is not.
@@ -87,7 +88,7 @@ async def test_certificates_are_renewed_and_revoked_while_it_runs(tmp_path: Path
             nodes = (await one.call("GET", "/nodes")).value["nodes"]
             return any(node["node_id"] == "node-3" and node["state"] == "lost" for node in nodes)
 
-        await eventually(lost, 40.0, lambda: "node-3 to be lost")
+        await eventually("node-3 to be lost", lost)
         refused = agentd("cert", "renew", "--data-dir", str(three.data_dir))
         assert refused.returncode == 1 and "revoked" in refused.stderr
 
@@ -101,7 +102,7 @@ async def test_certificates_are_renewed_and_revoked_while_it_runs(tmp_path: Path
             nodes = (await one.call("GET", "/nodes")).value["nodes"]
             return any(node["node_id"] == "node-3" and node["state"] == "ready" for node in nodes)
 
-        await eventually(back, 60.0, lambda: "node-3 to be back: " + mesh.said(3))
+        await eventually(lambda: "node-3 to be back: " + mesh.said(3), back)
         listed = agentd("token", "list", "--data-dir", str(two.data_dir))
         assert "used up   1/1" in listed.stdout, listed
         # Who has joined needs the token no more.
@@ -112,7 +113,7 @@ async def test_certificates_are_renewed_and_revoked_while_it_runs(tmp_path: Path
         async def answers() -> bool:
             return (await two.call("GET", "/nodes")).status == 200
 
-        await eventually(answers, 60.0, lambda: "node-2 to be back: " + mesh.said(2))
+        await eventually(lambda: "node-2 to be back: " + mesh.said(2), answers)
 
 
 async def _serial_at(mesh: RunningMesh, address: str) -> str:
@@ -139,7 +140,7 @@ async def test_ipv6_a_host_name_and_every_address(tmp_path: Path) -> None:
         async def made() -> bool:
             return (tmp_path / "a/tls/node.pem").exists() and (tmp_path / "a/founding.json").exists()
 
-        await eventually(made, 30.0, lambda: (tmp_path / "a.out").read_text())
+        await eventually(lambda: f"the first agent: {(tmp_path / 'a.out').read_text()}", made)
         made_token = agentd("token", "create", "--data-dir", str(tmp_path / "a"), "--out", str(token))
         assert made_token.returncode == 0, made_token.stderr
         _start(stack, tmp_path / "b.out", second)
@@ -160,7 +161,7 @@ async def test_ipv6_a_host_name_and_every_address(tmp_path: Path) -> None:
 
         for address in (f"[::1]:{port + 2}", f"localhost:{port}", f"127.0.0.1:{port}"):
             await eventually(
-                lambda address=address: both(address), 40.0, lambda: (tmp_path / "b.out").read_text()[-2000:]
+                lambda: f"both nodes: {(tmp_path / 'b.out').read_text()[-2000:]}", lambda address=address: both(address)
             )
 
 

@@ -134,26 +134,8 @@ def test_without_a_terminal_it_tells_one_job_and_leaves_no_process(home: Path, u
     assert places[0] != places[1]
 
 
-class TryTerminal(PtyConsole):
-    """With the patience of a mesh that starts and stops on a busy machine."""
-
-    def until(self, text: str, since: int = 0) -> None:
-        end = time.monotonic() + DEADLINE_S
-        while text.encode() not in self.sent[since:]:
-            assert time.monotonic() < end, f"{text!r} was not sent: {self.sent[since:][-2000:]!r}"
-            self.read()
-
-    def ended(self) -> int:
-        end = time.monotonic() + DEADLINE_S
-        while self.process.poll() is None:
-            assert time.monotonic() < end, f"scripts/try did not end: {self.sent[-2000:]!r}"
-            self.read()
-        self.read(0.2)
-        return self.process.returncode
-
-
 @contextmanager
-def try_in_terminal(home: Path, user: dict[str, Any], *options: str, **variables: str) -> Iterator[TryTerminal]:
+def try_in_terminal(home: Path, user: dict[str, Any], *options: str, **variables: str) -> Iterator[PtyConsole]:
     """With the pseudo-terminal as its own, so that keys become signals as they do for people."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
@@ -169,7 +151,7 @@ def try_in_terminal(home: Path, user: dict[str, Any], *options: str, **variables
         **user,
     )
     os.close(theirs)
-    terminal = TryTerminal(process, ours, cooked)
+    terminal = PtyConsole(process, ours, cooked)
     try:
         yield terminal
     finally:
@@ -179,7 +161,7 @@ def try_in_terminal(home: Path, user: dict[str, Any], *options: str, **variables
         terminal.close()
 
 
-def check_nothing_left(home: Path, terminal: TryTerminal) -> None:
+def check_nothing_left(home: Path, terminal: PtyConsole) -> None:
     assert processes_of(home) == []
     assert list(home.glob("heteroflow-try-*")) == []
     assert terminal.is_cooked() and terminal.modes_left_on() <= {7, 25}

@@ -12,7 +12,8 @@ import pytest
 from schemas.commands import command
 from schemas.errors import HeteroFlowError
 from schemas.limits import ENTRY_MAX
-from tests.integration.voters import Voters, eventually, grows, init, register, requests, voters
+from tests.integration.voters import Voters, grows, init, register, requests, voters
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,7 @@ async def same_state(mesh: Voters, timeout_s: float = 15.0) -> dict[str, Any]:
         assert not any(s["alarm"] for s in statuses)
         return dict(statuses[0])
 
-    answer: dict[str, Any] = await eventually(agreed, timeout_s, "equal states")
+    answer: dict[str, Any] = await eventually("equal states", agreed, timeout_s)
     return answer
 
 
@@ -158,7 +159,7 @@ async def test_a_watch_goes_on_at_another_voter_without_gap_or_step_back(tmp_pat
                 mesh.kill(leader)
             answer = await writer.propose({**register(f"n{n}", f"u{n}"), "request": next(ids)}, timeout_s=30)
             written.append((answer["idx"], [f"n{n}"]))
-        await eventually(lambda: seen and seen[-1][0] >= written[-1][0], 20, "the watch to arrive")
+        await eventually("the watch to arrive", lambda: seen and seen[-1][0] >= written[-1][0])
         task.cancel()
         assert [item for item in seen if item[1][0].startswith("n")] == written
 
@@ -298,7 +299,7 @@ async def test_a_silent_node_is_declared_lost_and_others_are_not(tmp_path: Path)
             assert rows[1]["state"] == "ready"
             return bool(rows[0]["state"] == "lost")
 
-        await eventually(lost, 25, "the silent node to be lost")
+        await eventually("the silent node to be lost", lost)
         assert time.monotonic() - begun >= 14.5
         assert (await client.renew({"node": "silent", "uid": "u-silent", "sent_ns": 1}))["reason"] == "lost"
         task.cancel()

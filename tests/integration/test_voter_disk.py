@@ -10,7 +10,8 @@ import pytest
 from mesh.client import VoterClient
 from schemas.commands import command
 from schemas.errors import DiskFull, HeteroFlowError
-from tests.integration.voters import Voters, eventually, grows, init, register, requests, voters
+from tests.integration.voters import Voters, grows, init, register, requests, voters
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 FAULTY = (str(Path(__file__).with_name("faulty_voter.py")),)
@@ -76,7 +77,7 @@ async def test_a_leader_with_a_full_disk_hands_the_lead_to_others(tmp_path: Path
         assert read["results"][0]["cluster_id"] == "cluster-t"
         assert (await own.propose(register("node-9", "u9"), timeout_s=10))["ok"]
         (tmp_path / f"fault-{first}").unlink()
-        await eventually(lambda: _applied(own, answers[-1]["idx"]), 20, "the full voter to catch up")
+        await eventually("the full voter to catch up", lambda: _applied(own, answers[-1]["idx"]))
 
 
 async def _applied(client: VoterClient, index: int) -> bool:
@@ -114,7 +115,7 @@ async def test_a_failed_fsync_ends_the_process_without_acknowledging(tmp_path: P
         fault.write_text("ioerr")
         with pytest.raises(HeteroFlowError):
             await write(client, 1)
-        assert await eventually(lambda: process.poll() is not None, 10)
+        assert await eventually("the voter to end", lambda: process.poll() is not None)
         assert process.returncode == 6
         assert "log.db" in mesh.log(1) and "check the disk" in mesh.log(1)
         fault.unlink()
@@ -203,7 +204,9 @@ async def test_a_killed_voter_goes_on_exactly_where_it_was(tmp_path: Path) -> No
             mesh.kill(1)
             mesh.start(1)
         goal = len(acknowledged) + 5
-        await eventually(lambda: len(acknowledged) >= goal, 20)
+        await eventually(
+            lambda: f"{goal} commands to be acknowledged, not {len(acknowledged)}", lambda: len(acknowledged) >= goal
+        )
         task.cancel()
         read = await client.query([{"scan": ["node"]}, {"scan": ["request"]}], timeout_s=20)
         nodes = {row["node_id"] for _, row in read["results"][0]}

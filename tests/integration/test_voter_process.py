@@ -20,7 +20,8 @@ from aiohttp import ClientSession, WSServerHandshakeError
 from mesh.client import VoterClient
 from schemas.commands import command
 from schemas.errors import HeteroFlowError
-from tests.integration.voters import ROOT, TOKEN, Voters, eventually, init, register, voters
+from tests.integration.voters import ROOT, TOKEN, Voters, init, register, voters
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -142,7 +143,7 @@ async def test_the_voter_ends_when_its_control_descriptor_closes(tmp_path: Path)
         os.close(ours)
         await mesh.client().connect()
         os.close(theirs)
-        assert await eventually(lambda: process.poll() is not None, 10)
+        assert await eventually("the voter to end", lambda: process.poll() is not None)
         assert process.returncode == 0
 
 
@@ -160,7 +161,7 @@ async def test_the_voter_dies_with_its_parent(tmp_path: Path) -> None:
         await mesh.client().connect()
         parent.kill()
         parent.wait()
-        await eventually(lambda: not alive(pid), 10, "the voter to end")
+        await eventually("the voter to end", lambda: not alive(pid))
 
 
 def alive(pid: int) -> bool:
@@ -254,7 +255,7 @@ async def test_frames_of_another_mesh_are_dropped_and_counted(tmp_path: Path) ->
             for head in (["cluster-x", 1, leader % 3 + 1, leader], ["cluster-t", 2, leader % 3 + 1, leader],
                          ["cluster-t", 1, leader % 3 + 1, 77], ["cluster-t", 1, 77, leader]):  # fmt: skip
                 await ws.send_bytes(msgpack.packb([*head, [vote]]))
-            await eventually(lambda: _foreign(client, 4), 5)
+            await eventually("four foreign messages to be counted", lambda: _foreign(client, 4))
         status = await client.status()
         assert (status["term"], status["role"]) == (before["term"], "leader")
 
@@ -287,7 +288,7 @@ async def test_a_leader_whose_controllers_are_silent_gives_up_the_lead(tmp_path:
                 leaders = {(await mesh.client(n).status())["leader"] for n in mesh.ids if n != first}
                 return len(leaders) == 1 and not leaders & {0, first}
 
-            await eventually(moved, 15, "the lead to move")
+            await eventually("the lead to move", moved)
             status = await mesh.client(first).status()
             assert "controllers" in status["step_down_reason"]
             assert "have not beaten" in mesh.log(first)

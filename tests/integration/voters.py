@@ -14,29 +14,16 @@ from typing import Any
 
 from mesh.client import VoterClient
 from schemas.commands import command
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a token for tests"
 PORT = 7461
 
 
-async def eventually(check: Callable[[], Any], timeout_s: float = 10.0, what: str = "") -> Any:
-    """The first true answer of check, awaited where it is a coroutine."""
-    deadline = asyncio.get_running_loop().time() + timeout_s
-    while True:
-        answer = check()
-        if asyncio.iscoroutine(answer):
-            answer = await answer
-        if answer:
-            return answer
-        if asyncio.get_running_loop().time() > deadline:
-            raise AssertionError(f"not within {timeout_s} s: {what or check}")
-        await asyncio.sleep(0.02)
-
-
 async def grows(size: Callable[[], int], by: int, timeout_s: float, what: str = "") -> None:
     goal = size() + by
-    await eventually(lambda: size() >= goal, timeout_s, what)
+    await eventually(what, lambda: size() >= goal, timeout_s)
 
 
 class Voters:
@@ -123,7 +110,7 @@ class Voters:
                     await client.close()
             return next((who for who, n in votes.items() if who and n > self.count // 2), 0)
 
-        found: int = await eventually(find, timeout_s, "a leader")
+        found: int = await eventually("a leader", find, timeout_s)
         return found
 
     async def close(self) -> None:

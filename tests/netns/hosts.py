@@ -8,25 +8,20 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts.loopback_mesh import processes_of
+from tests.waiting import until
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
     "LANG": "C.UTF-8",
 }
-
-
-def until(what: str, true: Callable[[], object], within_s: float = 120.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline, f"waited {within_s:g} s for {what}"
-        time.sleep(0.1)
+# Installers and agents of three hosts on two cores.
+WAIT_S = 120.0
 
 
 def ip(*words: str) -> None:

@@ -11,8 +11,9 @@ import tomllib
 import pytest
 
 from tests.netns.conftest import PYTHON
-from tests.netns.hosts import hosts, until
+from tests.netns.hosts import WAIT_S, hosts
 from tests.netns.job import COUNTER, group, steps, submit, uninstalled
+from tests.waiting import until
 
 pytestmark = [pytest.mark.need("netns"), pytest.mark.slow, pytest.mark.timeout(600)]
 KILLS = 5
@@ -45,7 +46,7 @@ def test_interrupted_anywhere_run_again_and_away_under_a_task(host, bundles):
         assert "another installer" in said or "agent: ok" in said, said
         return "agent: ok" in said
 
-    until("the installer that was left to end", installed)
+    until("the installer that was left to end", installed, WAIT_S)
     assert os.listdir(host.root / "opt/heteroflow/versions") == [host.version()]
     assert [name for name in host.files() if name.endswith(".new")] == []
     config = tomllib.loads((host.root / "etc/heteroflow/agent.toml").read_text())
@@ -56,7 +57,7 @@ def test_interrupted_anywhere_run_again_and_away_under_a_task(host, bundles):
     assert "n1" in host.heteroflow("nodes")
     # And away from itself, with a task that runs.
     job = submit(host, COUNTER)
-    until("the job to run", lambda: len(steps(host, job)) > 0)
+    until("the job to run", lambda: len(steps(host, job)) > 0, WAIT_S)
     installer = host.root / "opt/heteroflow/current/installer/install.sh"
     assert "1 tasks run on this host" in host.run(installer, "uninstall", "--root", host.root, code=1)
     said = host.run(installer, "uninstall", "--root", host.root, "--force", "--purge")
@@ -67,7 +68,7 @@ def test_upgrade_under_a_running_job_and_away_with_it(host, bundles):
     host.install(bundles.first, *FIRST, "--by-hand")
     first = host.version()
     job = submit(host, COUNTER)
-    until("the job to run", lambda: len(steps(host, job)) > 2)
+    until("the job to run", lambda: len(steps(host, job)) > 2, WAIT_S)
     pid = next(host.data.glob("tasks/*/*/*/pid.json"))
     before = json.loads(pid.read_text())["pid"]
 
@@ -76,7 +77,7 @@ def test_upgrade_under_a_running_job_and_away_with_it(host, bundles):
     assert second != first and f"version {second} runs; 1 of 1 tasks that ran before run on" in said
     assert second in host.agentd("--version")
     seen = len(steps(host, job))
-    until("the job to go on", lambda: len(steps(host, job)) > seen + 2)
+    until("the job to go on", lambda: len(steps(host, job)) > seen + 2, WAIT_S)
     shown = group(host, job)
     assert shown["status"] == "running" and shown["tasks"][0]["attempt"] == 1
     assert json.loads(pid.read_text())["pid"] == before
@@ -93,7 +94,7 @@ def test_upgrade_under_a_running_job_and_away_with_it(host, bundles):
 
     assert "1 tasks run on this host" in host.install(bundles.second, "uninstall", code=1)
     host.heteroflow("stop", job, "--wait", code=None)
-    until("the task to end", lambda: uninstalled(host, bundles.second))
+    until("the task to end", lambda: uninstalled(host, bundles.second), WAIT_S)
     assert host.processes() == []
     left = {"/".join(name.split("/")[:3]) for name in host.files()}
     assert left == {"etc/heteroflow/agent.toml", "var/lib/heteroflow"}

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.netns.conftest import PYTHON
-from tests.netns.hosts import hosts, until
+from tests.netns.hosts import WAIT_S, hosts
 from tests.netns.job import group, steps, submit, uninstalled
+from tests.waiting import until
 
 pytestmark = [pytest.mark.need("netns"), pytest.mark.slow, pytest.mark.timeout(600)]
 TRAINER = Path(__file__).resolve().parents[2] / "scripts" / "examples" / "train_numpy.py"
@@ -61,7 +62,7 @@ def found_mesh(three, bundle, directory):
     with ThreadPoolExecutor(2) as pool:
         assert all("agent: ok" in said for said in pool.map(join, (b, c)))
     for host in three:
-        until("three nodes to be ready", partial(whole, host))
+        until("three nodes to be ready", partial(whole, host), WAIT_S)
     labels = {node["node_id"]: node["labels"] for node in json.loads(c.heteroflow("nodes", "-o", "json"))["nodes"]}
     assert labels["a"] == {"rack": "a1"} and not labels["b"]
 
@@ -79,23 +80,23 @@ def test_a_mesh_of_three(three, bundles, tmp_path):
 
     trainer = [sys.executable, str(TRAINER), "--step-delay", "100", "--log-every", "1"]
     job = submit(c, trainer, nodes=2, checkpoint_path=str(shared / "job"), hyper_params={"steps": "100000"})
-    until("the gang to train", lambda: len(steps(c, job)) > 3)
+    until("the gang to train", lambda: len(steps(c, job)) > 3, WAIT_S)
     before, places = pids(three), {task["node_id"] for task in group(a, job)["tasks"]}
     assert len(before) == len(places) == 2
 
     for host in three:
         assert "tasks that ran before run on" in host.install(copied(host, bundles.second), "upgrade")
-        until("the mesh to be whole", partial(whole, host))
+        until("the mesh to be whole", partial(whole, host), WAIT_S)
     assert {host.version() for host in three} == {bundles.second.name.split("-")[1]}
     seen = len(steps(a, job))
-    until("the gang to train on", lambda: len(steps(a, job)) > seen + 3)
+    until("the gang to train on", lambda: len(steps(a, job)) > seen + 3, WAIT_S)
     shown = group(b, job)
     assert shown["status"] == "running" and {task["attempt"] for task in shown["tasks"]} == {1}
     assert pids(three) == before
 
     c.heteroflow("stop", job, "--wait", code=None)
     for host in three:
-        until("the tasks to end", partial(uninstalled, host, bundles.second))
+        until("the tasks to end", partial(uninstalled, host, bundles.second), WAIT_S)
         left = {"/".join(name.split("/")[:3]) for name in host.files()}
         own = "agent.toml.before" if host is a else "join.token"
         assert left == {"etc/heteroflow/agent.toml", f"etc/heteroflow/{own}", "var/lib/heteroflow"}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.netns.conftest import PYTHON
-from tests.netns.hosts import hosts, ip, until
+from tests.netns.hosts import WAIT_S, hosts, ip
+from tests.waiting import until
 
 pytestmark = [pytest.mark.need("netns"), pytest.mark.slow, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,7 +66,7 @@ def test_the_address_that_all_reach_is_the_one_that_is_taken(three, tmp_path):
         host.data.mkdir(parents=True)
     agent(a, "--bootstrap", *allowed, "--rendezvous-address", PRIVATE, "--rendezvous-address", a.address)
     token = tmp_path / "token"
-    until("the first agent", lambda: (a.data / "ca" / "ca.pem").exists())
+    until("the first agent", lambda: (a.data / "ca" / "ca.pem").exists(), WAIT_S)
     a.run(*command(a, "agentd.cli", "token", "create", "--data-dir", a.data, "--out", token))
     agent(b, "--join", f"{a.address}:7460", "--token-file", token, *allowed)
 
@@ -74,7 +75,7 @@ def test_the_address_that_all_reach_is_the_one_that_is_taken(three, tmp_path):
         nodes = json.loads(shown)["nodes"] if shown.startswith("{") else []
         return {node["node_id"]: node["addresses"] for node in nodes if node["state"] == "ready"}
 
-    until("two nodes to be ready", lambda: len(ready()) == 2)
+    until("two nodes to be ready", lambda: len(ready()) == 2, WAIT_S)
     assert ready()["a"] == [PRIVATE, a.address]
     assert set(ready()["b"]) == {b.address, "192.168.7.2"}, "those of its interfaces, where nobody said any"
     probe = f"import socket; print(socket.create_connection(({PRIVATE!r}, 20_000), 5).recv(99))"
@@ -97,7 +98,7 @@ def test_the_address_that_all_reach_is_the_one_that_is_taken(three, tmp_path):
     path = tmp_path / "job.json"
     path.write_text(json.dumps(document))
     job = heteroflow(a, "submit", path).split()[-1]
-    until("the gang to end", lambda: '"status": "completed"' in heteroflow(b, "show", job, "-o", "json"))
+    until("the gang to end", lambda: '"status": "completed"' in heteroflow(b, "show", job, "-o", "json"), WAIT_S)
     group = json.loads(heteroflow(b, "show", job, "-o", "json"))
     assert (group["nodes"], group["master"]["addr"]) == (["a", "b"], a.address)
     assert f"rank 1 on b: {PRIVATE} is another machine, which does not know this group" in heteroflow(b, "events", job)

@@ -9,8 +9,8 @@ import pytest
 from agentd.identity.ca_desk import CaDesk
 from mesh.core.identity.node_name import NodeName
 from mesh.security.certificates import new_key, read_certificate, signing_request, utc_now
-from tests.integration.mesh_fixture import eventually
 from tests.security.tls_host import TlsHost, tls_host
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -48,8 +48,8 @@ async def test_it_renews_itself_while_it_runs(host):
     async def quiet() -> bool:
         return await alerts(host) == []
 
-    await eventually(renewed, 60.0, lambda: "a new certificate")
-    await eventually(quiet, 60.0, lambda: "no alert")
+    await eventually("a new certificate", renewed)
+    await eventually("no alert", quiet)
 
 
 async def test_one_that_cannot_be_renewed_is_told_of_and_no_longer_once_it_can(host):
@@ -64,7 +64,7 @@ async def test_one_that_cannot_be_renewed_is_told_of_and_no_longer_once_it_can(h
     async def told() -> bool:
         return any("ends in 6 hours and could not be renewed" in text for text in await alerts(host))
 
-    await eventually(told, 60.0, lambda: "the alert")
+    await eventually("the alert", told)
     health = await host.nobody().call("GET", f"{host.api}/healthz")
     assert health.value["status"] == "degraded" and any("certificate" in reason for reason in health.value["reasons"])
     put(host, good)
@@ -72,4 +72,4 @@ async def test_one_that_cannot_be_renewed_is_told_of_and_no_longer_once_it_can(h
     async def cleared() -> bool:
         return await alerts(host) == []
 
-    await eventually(cleared, 60.0, lambda: "the alert to clear")
+    await eventually("the alert to clear", cleared)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tarfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from agentd.checkpoints import fenced
 from agentd.files import host_files
 from schemas.rules.checkpoints.fence import Kernel
 from tests.integration.file_hosts import FileMesh, Got, file_mesh
-from tests.integration.mesh_fixture import eventually
 from tests.integration.served_api import AUTH
+from tests.waiting import eventually
 
 SECRET = b"of the host, and of nobody else"
 SWAPS = int(os.environ.get("HF_FILE_SWAPS", "10000"))
@@ -428,13 +427,6 @@ async def test_who_may_read_and_who_may_write(mesh: FileMesh, attempts: Counter[
     assert {entry["who"] for entry in told if entry["ok"]} == {"viewer-red", "member-red", "operator-blue"}
 
 
-async def until(so: Callable[[], bool]) -> None:
-    async def look() -> bool:
-        return so()
-
-    await eventually(look, 30, lambda: "what was begun, or its end")
-
-
 @pytest.mark.attack(28)
 @pytest.mark.parametrize("host", [0, 1])
 async def test_a_transfer_ends_with_the_key_that_began_it(mesh: FileMesh, attempts: Counter[str], host: int) -> None:
@@ -453,7 +445,10 @@ async def test_a_transfer_ends_with_the_key_that_began_it(mesh: FileMesh, attemp
         down = await session.get(url.update_query(target_path="/checkpoint/big"))
         kind = {"Content-Type": "application/octet-stream"}
         up = asyncio.create_task(session.put(url.update_query(target_path="/checkpoint/up"), data=drip(), headers=kind))
-        await until(lambda: any(path.name.startswith(".heteroflow-upload-") for path in mesh.checkpoint.iterdir()))
+        await eventually(
+            "an upload to begin",
+            lambda: any(path.name.startswith(".heteroflow-upload-") for path in mesh.checkpoint.iterdir()),
+        )
         assert (await mesh.hosts[0].ask("DELETE", f"/api/v1/keys/{key_id}")).status == 200
         async with asyncio.timeout(30):
             with pytest.raises(aiohttp.ClientError):
@@ -464,6 +459,9 @@ async def test_a_transfer_ends_with_the_key_that_began_it(mesh: FileMesh, attemp
                 answer = await up
                 assert answer.status == 401
                 answer.close()
-            await until(lambda: sorted(path.name for path in mesh.checkpoint.iterdir()) == ["big"])
+            await eventually(
+                "what was uploaded to be gone",
+                lambda: sorted(path.name for path in mesh.checkpoint.iterdir()) == ["big"],
+            )
         down.close()
     attempts["tried"] += 2

@@ -12,7 +12,8 @@ from mesh.core.swim import LAN, Ack, Config, Meta, Packet, Ping, encode
 from mesh.gossip import PATH, GossipDriver, HttpCarrier, NoAnswer, ProvenResponse, pack, unpack
 from mesh.gossip.carrier import Answer
 from mesh.security.certificates import issue, new_ca, new_key, signing_request, utc_now
-from tests.integration.mesh_fixture import RunningMesh, eventually
+from tests.integration.mesh_fixture import RunningMesh
+from tests.waiting import eventually
 
 
 def claim(mesh: str, name: str, seq: int) -> bytes:
@@ -34,7 +35,7 @@ async def test_a_node_with_a_certificate_cannot_speak_under_the_name_of_another(
                 node.name: "alive" for node in mesh.nodes
             }
 
-        await eventually(whole, 60.0, lambda: "all to see all")
+        await eventually("all to see all", whole)
         agent = (await facts())["agent"]["gossip"]
         assert "forged" not in agent["dropped"], "honest answers come under the right certificate"
         context = ssl.create_default_context(cafile=three.data_dir / "tls/ca.pem")

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from agentd.runtime.base import Observed, TaskId
 from agentd.shim.host import write_json
 from tests.integration.served_api import AUTH
 from tests.security.people import People, people
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,15 +82,6 @@ class Served:
             writer.close()
 
 
-async def until(reached: Callable[[], bool] | Callable[[], Awaitable[bool]], within_s: float = 20.0) -> None:
-    async with asyncio.timeout(within_s):
-        while True:
-            value = reached()
-            if value is True or (not isinstance(value, bool) and await value):
-                return
-            await asyncio.sleep(0.02)
-
-
 # ATTACKS 37
 
 
@@ -104,7 +96,9 @@ async def test_who_says_nothing_or_only_half_of_a_request_is_sent_away() -> None
                 async with asyncio.timeout(20):
                     assert await reader.read() == b""
             writer.close()
-        await until(lambda: server.connections.count == 0)
+        await eventually(
+            lambda: f"no connection, not {server.connections.count}", lambda: server.connections.count == 0
+        )
         assert server.connections.refused == 2
         assert await server.answers()
 
@@ -114,11 +108,15 @@ async def test_hoarded_connections_drive_out_one_another_and_nobody_else() -> No
     async with Served(Connections(waiting=20, first_request_s=60)) as server:
         hoard = [await server.connected() for _ in range(100)]
         assert await server.answers()
-        await until(lambda: server.connections.count <= 21)
+        await eventually(
+            lambda: f"21 connections at most, not {server.connections.count}", lambda: server.connections.count <= 21
+        )
         assert await server.answers()
         for _, writer in hoard:
             writer.close()
-        await until(lambda: server.connections.count == 0)
+        await eventually(
+            lambda: f"no connection, not {server.connections.count}", lambda: server.connections.count == 0
+        )
 
 
 @pytest.mark.attack(37)
@@ -133,7 +131,7 @@ async def test_connections_are_bounded_in_all_and_of_one_address() -> None:
                 kept.append(writer)
             assert not await server.answers()
             kept.pop().close()
-            await until(server.answers)
+            await eventually("an answer", server.answers)
             for writer in kept:
                 writer.close()
 
@@ -293,7 +291,7 @@ async def test_a_reader_that_stalls_costs_no_memory_and_one_who_reads_gets_all(b
                 return same
 
             # Nothing more is read of the file once the kernel's buffers are full.
-            await until(settled)
+            await eventually("what was sent to stand still", settled)
             held = sent
             for _ in range(20):
                 await asyncio.sleep(0.01)

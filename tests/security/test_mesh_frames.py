@@ -43,10 +43,10 @@ from mesh.gossip import BODY_MAX, PATH, GossipDriver, MemoryNetwork, pack, unpac
 from mesh.transport.codec import FrameReader, WireFault, framed
 from mesh.transport.peers import Envelope, read_frame
 from schemas.commands import command
-from tests.integration.mesh_fixture import RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import RunningMesh, shell_group
 from tests.integration.voters import Voters
-from tests.integration.voters import eventually as soon
 from tests.security.mutation import mutated
+from tests.waiting import eventually
 
 FRAMES = int(os.environ.get("HF_FUZZ_FRAMES", "30000"))
 WITHIN_S = 60.0
@@ -150,7 +150,7 @@ async def test_a_voter_outlives_damaged_sessions(tmp_path, record_property):
     running.start_all()
     try:
         client = running.client()
-        assert await soon(client.status, 20, "the voter answers")
+        assert await eventually("the voter answers", client.status)
         while frames > 0:
             sessions += 1
             reader, writer = await asyncio.open_unix_connection(str(running.directory(1) / "voter.sock"))
@@ -251,7 +251,7 @@ async def decided(mesh: RunningMesh):
 @pytest.mark.attack(44)
 @pytest.mark.slow
 async def test_a_liar_with_the_token_moves_no_voter_no_node_and_no_rank(mesh):
-    await eventually(lambda: whole(mesh), WITHIN_S, lambda: "a whole mesh")
+    await eventually("a whole mesh", lambda: whole(mesh), WITHIN_S)
     before = await decided(mesh)
     group = await mesh.submit(shell_group("steady", mesh.directory, "sleep 600", n_nodes=3))
     placed = (await mesh.status(group, "running"))["nodes"]
@@ -268,7 +268,7 @@ async def test_a_liar_with_the_token_moves_no_voter_no_node_and_no_rank(mesh):
         for lies in (mass, left, [takeover], inflated):
             await liar.post(liar.packet("ghost-0", Sync(), *lies), liar.packet("ghost-1", Gossip(), *lies))
     # The slandered say at once that they live; what was decided was never asked about it.
-    await eventually(lambda: whole(mesh), WITHIN_S, lambda: "the slandered to be alive for all again")
+    await eventually("the slandered to be alive for all again", lambda: whole(mesh), WITHIN_S)
     assert await decided(mesh) == before
     now = await mesh.group(group)
     assert (now["status"], now["nodes"], now["restarts"]) == ("running", placed, 0)
@@ -282,7 +282,7 @@ async def test_a_liar_with_the_token_moves_no_voter_no_node_and_no_rank(mesh):
 @pytest.mark.attack(44)
 @pytest.mark.slow
 async def test_a_node_that_claims_the_name_of_another_is_told_to_people(mesh):
-    await eventually(lambda: whole(mesh), WITHIN_S, lambda: "a whole mesh")
+    await eventually("a whole mesh", lambda: whole(mesh), WITHIN_S)
     victim = mesh.nodes[1]
     twin = Update(victim.name, 5000, State.ALIVE, Meta(("127.0.0.78:7460",), "1.0", (("uid", "other"),)), victim.name)
     liar = Liar(mesh, 1, await gossip_id(mesh.nodes[0]))
@@ -292,14 +292,14 @@ async def test_a_node_that_claims_the_name_of_another_is_told_to_people(mesh):
         conflict = (await mesh_facts(victim))["agent"]["gossip"]["conflict"]
         return conflict and victim.name in conflict and "127.0.0.78" in conflict
 
-    await eventually(named, WITHIN_S, lambda: "the conflict to be told")
-    await eventually(lambda: whole(mesh), WITHIN_S, lambda: "the name to be its owner's again")
+    await eventually("the conflict to be told", named, WITHIN_S)
+    await eventually("the name to be its owner's again", lambda: whole(mesh), WITHIN_S)
 
 
 @pytest.mark.attack(40, 42)
 @pytest.mark.slow
 async def test_other_meshes_oversized_damaged_and_unauthorised_posts_are_counted(mesh):
-    await eventually(lambda: whole(mesh), WITHIN_S, lambda: "a whole mesh")
+    await eventually("a whole mesh", lambda: whole(mesh), WITHIN_S)
     node = mesh.nodes[1]
     liar = Liar(mesh, 2, await gossip_id(node))
     before = Counter((await mesh_facts(node))["agent"]["gossip"]["dropped"])
@@ -329,7 +329,7 @@ async def test_other_meshes_oversized_damaged_and_unauthorised_posts_are_counted
 async def test_what_was_recorded_before_a_restart_is_not_taken_after_it(mesh):
     """Of the recorded sender's earlier life and of this one; also when the receiver itself was started anew."""
     node = mesh.nodes[2]
-    await eventually(lambda: whole(mesh), WITHIN_S, lambda: "a whole mesh")
+    await eventually("a whole mesh", lambda: whole(mesh), WITHIN_S)
     liar = Liar(mesh, 3, await gossip_id(mesh.nodes[0]))
     ghost = Update("ghost-9", 3, State.ALIVE, META, "ghost-9")
     slander = Update(mesh.nodes[0].name, 7000, State.DEAD, META, "ghost-9")
@@ -346,7 +346,7 @@ async def test_what_was_recorded_before_a_restart_is_not_taken_after_it(mesh):
     node.signal_agent(signal.SIGTERM)
     await asyncio.to_thread(node.guard.wait, 30)
     node.start()
-    await eventually(lambda: whole(mesh), WITHIN_S, lambda: "the node to be back")
+    await eventually("the node to be back", lambda: whole(mesh), WITHIN_S)
     before = await dropped()
     await liar.post(*recorded)
     assert await dropped() - before == Counter(stale_boot=1, replayed=1)

@@ -25,7 +25,8 @@ from mesh.security.certificates import NODE_LIFE, fingerprint, new_ca, new_key, 
 from mesh.security.mesh_tls import HANDSHAKE_S
 from mesh.transport.codec import pack, unpack
 from schemas.commands import command
-from tests.security.tls_host import Answer, Somebody, TlsHost, agentd, candidate, tls_host, until
+from tests.security.tls_host import Answer, Somebody, TlsHost, agentd, candidate, tls_host
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -403,7 +404,7 @@ async def test_no_secret_is_in_a_log(host):
     await ask_to_join(host, token, candidate("logged-too"))
     private = (host.data / "tls/node.pem").read_text().splitlines()[1]
     logs = [*host.data.glob("log/*"), host.directory / "node-1.out"]
-    until(lambda: any(path.stat().st_size for path in logs))
+    until("a line in a log", lambda: any(path.stat().st_size for path in logs))
     for path in logs:
         text = path.read_text(errors="replace")
         for secret in (token.secret, host.token, private):

@@ -9,7 +9,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -176,11 +175,3 @@ def candidate(node: str, uid: str = "", **over: Any) -> dict[str, Any]:
         "request": signing_request(key, node).decode(),
         **over,
     }
-
-
-def until(check: Any, within_s: float = 20.0) -> Any:
-    deadline = time.monotonic() + within_s
-    while not (found := check()):
-        assert time.monotonic() < deadline, f"not within {within_s:g} s"
-        time.sleep(0.05)
-    return found

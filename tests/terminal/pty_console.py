@@ -15,8 +15,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import until
+
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 20.0
+# That of scripts/try, which starts and ends a mesh.
+DEADLINE_S = 60.0
 
 
 class PtyConsole:
@@ -39,12 +42,12 @@ class PtyConsole:
 
     def until(self, text: str, since: int = 0) -> None:
         """Until this text was sent; words of one tone are sent in one piece."""
-        end = time.monotonic() + DEADLINE_S
-        while time.monotonic() < end:
+
+        def sent() -> bool:
             self.read()
-            if text.encode() in self.sent[since:]:
-                return
-        raise AssertionError(f"{text!r} was not sent; the end of what was: {self.sent[-3000:]!r}")
+            return text.encode() in self.sent[since:]
+
+        until(lambda: f"{text!r} to be sent; the end of what was: {self.sent[-3000:]!r}", sent, DEADLINE_S, every_s=0)
 
     def press(self, keys: str) -> None:
         os.write(self._terminal, keys.encode())
@@ -54,13 +57,13 @@ class PtyConsole:
         self.process.send_signal(signal.SIGWINCH)
 
     def ended(self) -> int:
-        end = time.monotonic() + DEADLINE_S
-        while time.monotonic() < end:
+        def has_ended() -> bool:
             self.read()
-            if self.process.poll() is not None:
-                self.read(0.2)
-                return self.process.returncode
-        raise AssertionError("the console did not end")
+            return self.process.poll() is not None
+
+        until(lambda: f"its end; the last that it sent: {self.sent[-3000:]!r}", has_ended, DEADLINE_S, every_s=0)
+        self.read(0.2)
+        return self.process.returncode
 
     def close(self) -> None:
         os.close(self._terminal)

@@ -9,8 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 from tests.integration.mesh_fixture import RunningMesh
 from tests.terminal.delaying_proxy import delaying_proxy
 from tests.terminal.tmux_console import PROMPT, TmuxConsole, tmux_console
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.need("tmux"), pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,14 +92,6 @@ def box(screen: str) -> str:
 
 def row_of(screen: str, name: str) -> str:
     return next((row for row in screen.split("\n") if name in row), "")
-
-
-def until(what: str, true: Callable[[], Any]) -> Any:
-    end = time.monotonic() + WAIT_S
-    while not (found := true()):
-        assert time.monotonic() < end, f"{what} did not come about"
-        time.sleep(0.2)
-    return found
 
 
 @pytest.fixture

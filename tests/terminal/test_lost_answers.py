@@ -16,9 +16,10 @@ from console.app import Console, now_ms
 from console.endpoints import Target
 from console.keymap import Keymap
 from console.store.session import Session
-from tests.integration.mesh_fixture import MeshNode, RunningMesh, eventually, shell_group
+from tests.integration.mesh_fixture import MeshNode, RunningMesh, shell_group
 from tests.snapshots.driven import Driven
 from tests.terminal.delaying_proxy import DelayingProxy, delaying_proxy
+from tests.waiting import eventually
 
 KILLS = int(os.environ.get("HF_E2E_KILLS", "8"))
 ACTIONS = ("stop", "clone", "resubmit", "submit")
@@ -72,7 +73,7 @@ class Round:
 
     async def _made(self, document: dict[str, Any]) -> str:
         return await eventually(
-            lambda: self.mesh.submit(document, self.other, f"made-{self.name}"), WAIT_S, lambda: "a submission"
+            "a submission", lambda: self.mesh.submit(document, self.other, f"made-{self.name}"), WAIT_S
         )
 
     async def _ask(self, method: str, path: str) -> Any:
@@ -81,7 +82,7 @@ class Round:
             assert answer.status == 200, answer
             return {"value": answer.value}
 
-        return (await eventually(answered, WAIT_S, lambda: path))["value"]
+        return (await eventually(f"an answer to {method} {path}", answered, WAIT_S))["value"]
 
     async def _shown(self, group_id: str) -> dict[str, Any]:
         shown: dict[str, Any] = await self._ask("GET", f"/task-groups/{group_id}")
@@ -91,7 +92,7 @@ class Round:
         async def reached() -> bool:
             return bool((await self._shown(group_id))["status"] == status)
 
-        await eventually(reached, WAIT_S, lambda: f"{self.name} to be {status}")
+        await eventually(lambda: f"{self.name} to be {status}", reached, WAIT_S)
 
     async def groups(self, name: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = (await self._ask("GET", f"/task-groups?limit=1000&name={name}"))["groups"]
@@ -112,7 +113,7 @@ class Round:
         async def answered() -> bool:
             return (await node.call("GET", "/task-groups?limit=1", timeout_s=2.0)).status == 200
 
-        await eventually(answered, WAIT_S, lambda: f"{node.name} to answer")
+        await eventually(lambda: f"{node.name} to answer", answered, WAIT_S)
 
     async def _on_row(self, *texts: str) -> None:
         await self.console.press("slash", "ctrl+u", *self.name, "enter")
@@ -139,7 +140,7 @@ class Round:
         async def heard() -> bool:
             return any(text in each for each in said)
 
-        await eventually(heard, WAIT_S, lambda: f"{text!r} among {said}")
+        await eventually(lambda: f"{text!r} among {said}", heard, WAIT_S)
         said.clear()
 
     # Actions

@@ -5,15 +5,14 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from scripts.loopback_mesh import LoopbackMesh
 from tests.terminal.pty_console import pty_console
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -50,15 +49,6 @@ def submitted(mesh: LoopbackMesh, name: str) -> str:
         "task": {"command": [sys.executable, str(worker)], "gpu_required": 2, "stop_grace_s": 5},
     }
     return str(mesh.api(2).call("POST", "/task-groups", document)["group_id"])
-
-
-def until(what: str, true: Any) -> Any:
-    end = time.monotonic() + DEADLINE_S
-    while time.monotonic() < end:
-        if found := true():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"{what} did not come about")
 
 
 def test_the_attached_node_dies_and_nothing_of_the_work_does(mesh):

@@ -14,6 +14,7 @@ from mesh.core.swim import LAN, LOCAL, WAN, Config, Meta
 from mesh.gossip import GossipDriver, MemoryNetwork
 from mesh.memory import MemoryMesh
 from tests.integration.test_api_cluster import register
+from tests.waiting import eventually
 
 FOUNDER = "127.0.0.9:1"
 
@@ -36,14 +37,6 @@ def alive(made):
     return {member.node_id for member in made.driver.members() if member.state == "alive"}
 
 
-async def until(look):
-    async with asyncio.timeout(20):
-        while True:
-            if look():
-                return
-            await asyncio.sleep(0.01)
-
-
 @contextlib.asynccontextmanager
 async def running(*keepers):
     runs = [asyncio.create_task(made.run()) for made in keepers]
@@ -64,7 +57,10 @@ async def test_who_knows_nobody_asks_the_log_and_remembers_whom_it_met(tmp_path,
     assert one.driver.config.seeds == (FOUNDER,), "what is nobody's address is not asked"
     await mesh.propose(register("n2") | {"api_addr": "127.0.0.1:1002"})
     async with running(one, two):
-        await until(lambda: alive(one) == alive(two) == {"n1", "n2"})
+        await eventually(
+            lambda: f"both to see n1 and n2, not {alive(one)} and {alive(two)}",
+            lambda: alive(one) == alive(two) == {"n1", "n2"},
+        )
     kept = json.loads((tmp_path / "n1.json").read_text())
     assert kept["members"] == {"n2": "127.0.0.1:1002"} and [each[0] for each in kept["heard"]] == ["n2"]
     again = keeper(tmp_path, "n1", 1001, network, MemoryMesh())
@@ -78,7 +74,7 @@ async def test_what_is_kept_is_whole_when_the_agent_stops_in_the_midst_of_leavin
     one, two = (keeper(tmp_path, name, port, network, MemoryMesh()) for name, port in (("n1", 1001), ("n2", 1002)))
     two.driver.set_seeds(("127.0.0.1:1001",))
     async with running(one, two):
-        await until(lambda: alive(one) == {"n1", "n2"})
+        await eventually(lambda: f"n1 to see n2, not {alive(one)}", lambda: alive(one) == {"n1", "n2"})
         await two.driver.leave()
     assert json.loads((tmp_path / "n2.json").read_text())["members"] == {"n1": "127.0.0.1:1001"}
 

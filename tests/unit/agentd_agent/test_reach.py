@@ -12,6 +12,7 @@ import pytest
 from agentd.claims import reach as reach_module
 from agentd.claims.reach import Door, MeetingPoint, reach
 from agentd.core.claim import ClaimRefused
+from tests.free_port import free_port
 
 # Of this process alone, so that workers do not meet.
 HERE, THERE, NOWHERE = (f"127.{20 + os.getpid() % 200}.{os.getpid() // 200 % 250}.{n}" for n in (1, 2, 3))
@@ -19,14 +20,9 @@ HERE, THERE, NOWHERE = (f"127.{20 + os.getpid() % 200}.{os.getpid() // 200 % 250
 AWAY = "192.0.2.77"
 
 
-def free_port() -> int:
-    with socket.create_server((HERE, 0)) as held:
-        return int(held.getsockname()[1])
-
-
 @pytest.fixture
 def point():
-    return MeetingPoint("c-1", "tg-1", 2, "gpu-00", (HERE,), free_port(), 0, 3)
+    return MeetingPoint("c-1", "tg-1", 2, "gpu-00", (HERE,), free_port(HERE), 0, 3)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 
 from tests.docker.engine import torch_environment
 from tests.unit.checkpoints.trees import probed
+from tests.waiting import until
 
 KILLS = int(os.environ.get("HF_CHECKPOINT_KILLS", "5"))
 SEED = int(os.environ.get("HF_CHECKPOINT_SEED", "0")) or random.randrange(1, 10**6)
@@ -40,10 +41,7 @@ class Writer:
         """One writer, killed `after_s` after it has finished `saves` saves and begun another."""
         before = len(said(root))
         pid = int(self.say(f"write {kind} {root}"))
-        until = time.monotonic() + 60
-        while len(said(root)) - before < 2 * saves + 1:
-            assert time.monotonic() < until, "the writer does not get on"
-            time.sleep(0.002)
+        until("the writer to get on", lambda: len(said(root)) - before >= 2 * saves + 1, every_s=0.002)
         time.sleep(after_s)
         os.kill(pid, signal.SIGKILL)
         assert self.hear() == "gone"

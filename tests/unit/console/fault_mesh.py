@@ -6,7 +6,7 @@ What they serve is one shared state, as the agents of a mesh serve one log.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,14 +193,6 @@ def _problem(status: int, code: str, message: str) -> web.Response:
     return web.json_response(
         {"code": code, "message": message, "hint": "", "field": "", "findings": [], "status": status}, status=status
     )
-
-
-async def until(condition: Callable[[], object], deadline_s: float = 15.0) -> None:
-    async with asyncio.timeout(deadline_s):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.01)
 
 
 @contextlib.asynccontextmanager

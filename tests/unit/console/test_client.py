@@ -1,7 +1,6 @@
 """The client moves on when a node dies, does every write once, and says plainly when nobody answers."""
 
 import asyncio
-import socket
 import time
 
 import aiohttp
@@ -12,15 +11,15 @@ from console.client import MeshClient, NoNodeAnswers, Refused, server_now_ms
 from console.endpoints import Target
 from console.log_stream import LogStream
 from console.watch_stream import WatchStream
-from tests.unit.console.fault_mesh import GROUP, TOKEN, nodes, target, until
+from tests.free_port import free_port
+from tests.unit.console.fault_mesh import GROUP, TOKEN, nodes, target
+from tests.waiting import eventually
 
 BODY = b'{"name":"g"}'
 
 
 def closed_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +51,7 @@ class TestWrites:
             first.fault = second.fault = "503"
 
             async def elect() -> None:
-                await until(lambda: first.asked + second.asked >= 6)
+                await eventually("six requests", lambda: first.asked + second.asked >= 6)
                 second.fault = None
 
             async with MeshClient(target(first, second)) as client:
@@ -160,9 +159,9 @@ class TestLogs:
             async with MeshClient(target(first)) as client:
                 reading = asyncio.create_task(self.read_all(LogStream(client, GROUP, None, None, None, True)))
                 async with asyncio.timeout(20):
-                    await until(lambda: second.asked)
+                    await eventually("the second node to be asked", lambda: second.asked)
                     first.state.add_lines(20, rank=1)
-                    await until(lambda: third.asked)
+                    await eventually("the third node to be asked", lambda: third.asked)
                     await first.stop()
                     first.state.add_lines(5, rank=0)
                     first.state.ended = True
@@ -206,7 +205,10 @@ class TestLogs:
             only.cut_after = 2
             async with MeshClient(target(only)) as client:
                 reading = asyncio.create_task(self.read_all(LogStream(client, GROUP, None, None, None, True)))
-                await until(lambda: only.queries and only.paths[-1].endswith("/logs"))
+                await eventually(
+                    lambda: f"the logs last among {only.paths}",
+                    lambda: only.queries and only.paths[-1].endswith("/logs"),
+                )
                 await only.stop()
                 # Longer than a first call would look for somebody who listens.
                 await asyncio.sleep(1.0)
@@ -252,7 +254,7 @@ class TestWatch:
 
                 reading = asyncio.create_task(read())
                 async with asyncio.timeout(20):
-                    await until(lambda: snapshots)
+                    await eventually("a snapshot", lambda: snapshots)
                     for _ in range(20):
                         first.state.add_frame("running")
                     await reading

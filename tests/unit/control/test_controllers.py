@@ -17,6 +17,7 @@ from mesh.memory import MemoryMesh
 from schemas.commands import command
 from schemas.ids import make_group_id
 from tests.unit.state.world import START_MS, cards, document
+from tests.waiting import eventually
 
 HERE = "n1"
 
@@ -83,17 +84,11 @@ async def row(mesh: MemoryMesh, entity: str, key: str) -> dict[str, Any]:
     return found
 
 
-async def until(check: Any, what: str) -> None:
-    async with asyncio.timeout(10):
-        while not await check():  # noqa: ASYNC110 - the mesh is asked, there is nothing to wait on
-            await asyncio.sleep(0.01)
-
-
 async def reaches(mesh: MemoryMesh, group: str, status: str) -> None:
     async def check() -> bool:
         return (await row(mesh, "group", group))["status"] == status
 
-    await until(check, status)
+    await eventually(f"{group} to be {status}", check)
 
 
 async def claim(mesh: MemoryMesh, group: str, kind: str, seq: int) -> None:
@@ -150,7 +145,7 @@ async def test_a_group_is_bound_and_started_in_the_planned_term(mesh):
 async def test_they_stop_at_once_when_the_lead_goes_and_begin_anew_when_it_returns(mesh):
     async with running(mesh) as shell:
         mesh.elect(HERE)
-        await until(lambda: _true(mesh.beats > 0), "a beat")
+        await eventually("a beat", lambda: mesh.beats > 0)
         mesh.elect("n2")
         group = await submit(mesh, 2, 2)
         await asyncio.sleep(0.05)
@@ -158,10 +153,6 @@ async def test_they_stop_at_once_when_the_lead_goes_and_begin_anew_when_it_retur
         assert shell.sentence == ""
         mesh.elect(HERE)
         await reaches(mesh, group, "scheduling")
-
-
-async def _true(value: bool) -> bool:
-    return value
 
 
 async def test_one_proposal_is_made_once_however_many_frames_pass(mesh):
@@ -206,7 +197,7 @@ async def test_a_defect_in_a_pass_costs_no_beat_and_is_logged(mesh, monkeypatch,
             mesh.elect(HERE)
             await reaches(mesh, group, "scheduling")
             before = mesh.beats
-            await until(lambda: _true(mesh.beats > before), "a beat")
+            await eventually("a beat", lambda: mesh.beats > before)
     assert len([record for record in caplog.records if "controller pass failed" in record.message]) == 2
 
 
@@ -227,7 +218,7 @@ async def test_a_proposal_of_an_old_term_ends_the_lead(mesh):
     await submit(late, 1, 1)
     async with running(late):
         late.elect(HERE)
-        await until(lambda: _true(bool(late.proposed)), "a proposal")
+        await eventually("a proposal", lambda: late.proposed)
         await submit(late, 1, 1, 2)
         await asyncio.sleep(0.1)
     assert late.proposed == [("BindGroup", 2)]

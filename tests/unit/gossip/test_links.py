@@ -13,6 +13,7 @@ from mesh.core.swim.limits import SYNC_MAX
 from mesh.gossip.batch import BODY_MAX, PACKETS_MAX, pack, size, unpack
 from mesh.gossip.carrier import Answer, HostRefused, NoAnswer
 from mesh.gossip.links import POSTS_PER_ADDRESS, QUEUE_MAX, Links
+from tests.waiting import eventually
 
 
 class Slow:
@@ -48,22 +49,14 @@ async def linked():
         await links.emptied(0)
 
 
-async def until(look):
-    async with asyncio.timeout(10):
-        while True:
-            if look():
-                return
-            await asyncio.sleep(0)
-
-
 async def test_what_waits_for_an_address_travels_together():
     async with linked() as (links, carrier, _, heard, _):
         for seq in range(1, 6):
             links.put("a:1", packet(seq))
             await asyncio.sleep(0)
-        await until(lambda: len(carrier.sent) == POSTS_PER_ADDRESS)
+        await eventually("one post on its way", lambda: len(carrier.sent) == POSTS_PER_ADDRESS)
         carrier.go.set()
-        await until(lambda: len(heard) == POSTS_PER_ADDRESS + 1)
+        await eventually(lambda: f"all packets but {heard}", lambda: len(heard) == POSTS_PER_ADDRESS + 1)
         assert carrier.sent == [("a:1", [1]), ("a:1", [2]), ("a:1", [3, 4, 5])]
 
 
@@ -74,7 +67,7 @@ async def test_one_silent_host_holds_up_nobody_else_and_its_queue_is_bounded():
         for seq in range(QUEUE_MAX * 3):
             links.put("a:1", packet(seq))
         links.put("b:1", packet(0, to="n3"))
-        await until(lambda: heard)
+        await eventually("a packet", lambda: heard)
         assert ("b:1", [0]) in carrier.sent
         assert QUEUE_MAX <= counts["queue_full"] <= 2 * QUEUE_MAX
         await links.emptied(10)

@@ -10,6 +10,7 @@ from agentd.telemetry import curve_files
 from agentd.telemetry.curve_files import CurveFiles, CurvesUnreachable, Logs
 from agentd.telemetry.event_files import EventFiles
 from tests.unit.tfevents.event_bytes import scalar, version
+from tests.waiting import eventually
 
 
 def write(checkpoint: Path, *points: tuple[int, float, float], tag: str = "loss") -> Path:
@@ -103,10 +104,11 @@ async def test_a_share_that_hangs_keeps_only_its_own_curves(tmp_path, monkeypatc
     with pytest.raises(CurvesUnreachable, match="has not answered"):
         await files.read(hung, True, lambda *_: None)
     gate.set()
-    deadline = time.monotonic() + 10.0
-    while (await files.follow([hung]))[hung.root].state == "probe_failed":
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
+
+    async def answers() -> bool:
+        return (await files.follow([hung]))[hung.root].state != "probe_failed"
+
+    await eventually("the share to answer again", answers)
     assert (await files.follow([hung]))[hung.root].last.step == 9
 
 

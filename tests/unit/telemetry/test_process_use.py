@@ -5,10 +5,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import count
 
 import pytest
 
 from agentd.telemetry.process_use import ProcessUse, Use
+from tests.waiting import until
 
 SPIN = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
 WRITE = "import sys\nwhile True:\n    open('/dev/null', 'wb', 0).write(b'x' * 1000000)"
@@ -32,16 +34,15 @@ def running():
 def seen(use: ProcessUse, pid: int, wanted: Callable[[Use], bool]) -> Use:
     """Looks as an agent does, until the task shows what is wanted. Time is told faster, so that the table is read
     with each look."""
-    deadline, now = time.monotonic() + 20.0, 0.0
-    found: Use | None = None
-    while time.monotonic() < deadline:
-        before = time.monotonic()
-        time.sleep(0.1)
-        now += time.monotonic() - before + 10.0
-        found = use.look({"task": pid}, now).get("task")
-        if found is not None and wanted(found):
-            return found
-    raise AssertionError(f"never seen; last {found}")
+    begun, looks = time.monotonic(), count(1)
+
+    def look() -> Use:
+        found = use.look({"task": pid}, time.monotonic() - begun + next(looks) * 10.0).get("task")
+        assert found is not None and wanted(found), found
+        return found
+
+    found: Use = until("the task to show it", look, every_s=0.1)
+    return found
 
 
 def test_a_child_counts_for_its_task(running):

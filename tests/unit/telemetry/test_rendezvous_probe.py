@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import count
 
 import pytest
 
@@ -13,6 +14,8 @@ from agentd.core.rendezvous import RendezvousNow
 from agentd.logs.writer import LogWriter
 from agentd.runtime.base import TaskId
 from agentd.telemetry.rendezvous_probe import RendezvousProbe, Wanted
+from tests.free_port import free_port
+from tests.waiting import until
 
 TASK = TaskId("tg-1", 1, 1)
 LISTEN = "import socket, time; s = socket.create_server(({host!r}, {port})); time.sleep(600)"
@@ -41,19 +44,9 @@ def run():
         process.wait()
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as held:
-        return int(held.getsockname()[1])
-
-
 def connected_to(port: int) -> socket.socket:
-    deadline = time.monotonic() + 30.0
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port))
-        except ConnectionRefusedError:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+    made: socket.socket = until(f"a listener at {port}", lambda: socket.create_connection(("127.0.0.1", port)))
+    return made
 
 
 def is_listening(port: int) -> bool:
@@ -61,16 +54,17 @@ def is_listening(port: int) -> bool:
         return any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in file)
 
 
-def until(probe: RendezvousProbe, wanted: Wanted, is_it: Callable[[RendezvousNow], bool]) -> RendezvousNow:
+def seen(probe: RendezvousProbe, wanted: Wanted, is_it: Callable[[RendezvousNow], bool]) -> RendezvousNow:
     """Looks with a clock of its own, by which every look is due."""
-    deadline, now = time.monotonic() + 30.0, 0.0
-    while True:
-        now += 100.0
-        found = probe.look({TASK: wanted}, now)[TASK]
-        if is_it(found):
-            return found
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
+    looks = count(1)
+
+    def look() -> RendezvousNow:
+        found = probe.look({TASK: wanted}, next(looks) * 100.0)[TASK]
+        assert is_it(found), found
+        return found
+
+    found: RendezvousNow = until("the probe to see it", look)
+    return found
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
@@ -82,11 +76,11 @@ def test_who_listens_and_who_connects(run, host):
     code = LISTEN.format(host=host, port=port)
     if ":" in host:
         code = code.replace(f"{port}))", f"{port}), family=socket.AF_INET6)")
-    first = until(RendezvousProbe(), Wanted(run(code), host, port), lambda now: bool(now.listens))
+    first = seen(RendezvousProbe(), Wanted(run(code), host, port), lambda now: bool(now.listens))
     assert not first.connected and first.place == (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-    idle = until(RendezvousProbe(), Wanted(run(IDLE), host, port), lambda now: True)
+    idle = seen(RendezvousProbe(), Wanted(run(IDLE), host, port), lambda now: True)
     assert (idle.listens, idle.connected, idle.processes) == (False, False, None)
-    second = until(RendezvousProbe(), Wanted(run(CONNECT.format(host=host, port=port)), host, port), _connected)
+    second = seen(RendezvousProbe(), Wanted(run(CONNECT.format(host=host, port=port)), host, port), _connected)
     assert not second.listens
 
 
@@ -108,16 +102,16 @@ def test_an_address_of_another_machine_does_not_count(run):
     """A node that is its own master connects to the same port, at home."""
     port = free_port()
     own = run(LISTEN.format(host="127.0.0.1", port=port))
-    until(RendezvousProbe(), Wanted(own, "127.0.0.1", port), lambda now: bool(now.listens))
+    seen(RendezvousProbe(), Wanted(own, "127.0.0.1", port), lambda now: bool(now.listens))
     peer = run(CONNECT.format(host="127.0.0.1", port=port))
-    until(RendezvousProbe(), Wanted(peer, "127.0.0.1", port), _connected)
+    seen(RendezvousProbe(), Wanted(peer, "127.0.0.1", port), _connected)
     elsewhere = RendezvousProbe().look({TASK: Wanted(peer, "10.1.2.3", port)}, 0.0)[TASK]
     assert not elsewhere.connected
 
 
 def test_what_launchers_tell_their_processes(run):
     port = free_port()
-    until(
+    seen(
         RendezvousProbe(),
         Wanted(run(LISTEN.format(host="127.0.0.1", port=port)), "127.0.0.1", port),
         lambda now: bool(now.listens),
@@ -125,7 +119,7 @@ def test_what_launchers_tell_their_processes(run):
     env = {"RANK": "3", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "none"}
     probe = RendezvousProbe()
     inside = Wanted(run(BELOW.format(code=CONNECT.format(host="127.0.0.1", port=port), env=env)), "127.0.0.1", port)
-    found = until(probe, inside, lambda now: now.processes is not None and now.processes.outside is None)
+    found = seen(probe, inside, lambda now: now.processes is not None and now.processes.outside is None)
     assert found.processes is not None and found.processes.gathered and found.connected
     assert (found.processes.lowest, found.processes.world, found.processes.inside) == (3, 4, 1)
     # Seen once holds: the launcher may close what it needs no more.
@@ -134,7 +128,7 @@ def test_what_launchers_tell_their_processes(run):
 
     env = {"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2"}
     outside = Wanted(run(BELOW.format(code=IDLE, env=env)), "127.0.0.1", port)
-    paddle = until(RendezvousProbe(), outside, lambda now: now.processes is not None).processes
+    paddle = seen(RendezvousProbe(), outside, lambda now: now.processes is not None).processes
     assert paddle is not None
     assert (paddle.lowest, paddle.world, paddle.outside, paddle.gathered) == (0, 2, 0, True)
     only_size = Wanted(run(BELOW.format(code=IDLE, env={"WORLD_SIZE": "2"})), "127.0.0.1", port)
@@ -143,12 +137,12 @@ def test_what_launchers_tell_their_processes(run):
 
 def test_a_name_is_resolved_and_one_that_is_none_is_nowhere(run):
     port = free_port()
-    until(
+    seen(
         RendezvousProbe(),
         Wanted(run(LISTEN.format(host="127.0.0.1", port=port)), "localhost", port),
         lambda now: bool(now.listens),
     )
-    until(RendezvousProbe(), Wanted(run(CONNECT.format(host="127.0.0.1", port=port)), "localhost", port), _connected)
+    seen(RendezvousProbe(), Wanted(run(CONNECT.format(host="127.0.0.1", port=port)), "localhost", port), _connected)
     lost = RendezvousProbe().look({TASK: Wanted(run(IDLE), "no-such-host.invalid", port)}, 0.0)[TASK]
     assert not lost.connected
 
@@ -158,11 +152,11 @@ def test_a_known_line_counts_more_than_what_the_launcher_said(run, tmp_path):
     env = {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
     wanted = Wanted(run(BELOW.format(code=IDLE, env=env)), "127.0.0.1", free_port())
     probe = RendezvousProbe(lambda _: str(tmp_path))
-    told = until(probe, wanted, lambda now: now.processes is not None).processes
+    told = seen(probe, wanted, lambda now: now.processes is not None).processes
     assert told is not None and (told.lowest, told.world) == (1, 2)
     line = b"Epoch 0\nInitializing distributed: GLOBAL_RANK: 0, MEMBER: 1/1\n"
     LogWriter(str(tmp_path), 1 << 20, 8).append(OUT, line, 1)
-    said = until(probe, wanted, lambda now: now.processes is not None and now.processes.world == 1).processes
+    said = seen(probe, wanted, lambda now: now.processes is not None and now.processes.world == 1).processes
     assert said is not None and (said.lowest, said.outside) == (0, 1)
     assert probe.look({}, 1e9) == {}
 

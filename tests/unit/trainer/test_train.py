@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,14 +12,11 @@ from pathlib import Path
 import pytest
 
 from numpy_ddp.event_file import read_scalars
+from tests.free_port import free_port
+from tests.waiting import until
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "examples" / "train_numpy.py"
 DEADLINE_S = 40.0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class Job:
@@ -67,10 +63,7 @@ class Job:
         return [node.wait(DEADLINE_S) for node in self.nodes]
 
     def until(self, what: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while not what():
-            assert time.monotonic() < deadline, [self.text(node) for node in range(len(self.nodes))]
-            time.sleep(0.02)
+        until(lambda: "\n".join(self.text(node) for node in range(len(self.nodes))), what)
 
     def meta(self, step: int) -> dict[str, float]:
         loaded: dict[str, float] = json.loads((self.directory / f"step-{step}" / "meta.json").read_text())

@@ -17,8 +17,8 @@ from mesh.store.worker import Worker
 from mesh.transport.codec import unpack
 from mesh.voter import feeds as module
 from mesh.voter.feeds import FeedHub, Subscription, SubscriptionEnded
-from tests.integration.voters import eventually
 from tests.unit.voter.test_machine import Bench, entry
+from tests.waiting import eventually
 
 
 class SlowCarrier:
@@ -87,7 +87,9 @@ async def test_nothing_is_missed_while_the_state_moves_on(bench: FeedBench, star
     for _ in range(100):
         bench.feed(1)
         await asyncio.sleep(0.001)
-    await eventually(lambda: carrier.changes and carrier.changes[-1] == 130, 10)
+    await eventually(
+        lambda: f"130 last among {carrier.changes}", lambda: carrier.changes and carrier.changes[-1] == 130
+    )
     first = int(carrier.frames[0]["token"].rsplit(".")[-1]) + 1 if start is None else start + 1
     assert carrier.changes == list(range(first, 131))
     await ended(task)
@@ -107,7 +109,7 @@ async def test_a_voter_that_catches_up_in_time_serves_the_token(bench: FeedBench
     task = bench.subscribe(carrier, Token("c", 1, 5))
     await asyncio.sleep(0)
     bench.feed(8)
-    await eventually(lambda: carrier.changes == [6, 7, 8], 5)
+    await eventually(lambda: f"6 to 8, not {carrier.changes}", lambda: carrier.changes == [6, 7, 8])
     await ended(task)
 
 
@@ -121,15 +123,15 @@ async def test_a_dropped_part_of_the_feed_means_a_new_snapshot(
     bench.worker.ask(bench.state.tidy)
     carrier = SlowCarrier()
     task = bench.subscribe(carrier, Token("c", 1, 50))
-    await eventually(lambda: carrier.frames, 5)
+    await eventually("a frame", lambda: carrier.frames)
     assert carrier.frames[0]["compacted"] is True
     assert {row["idx"] for _, _, row in carrier.frames[0]["snapshot"]} == set(range(96, 101))
     bench.feed(1)
-    await eventually(lambda: carrier.changes == [101], 5)
+    await eventually(lambda: f"101, not {carrier.changes}", lambda: carrier.changes == [101])
     await ended(task)
     kept = SlowCarrier()
     task = bench.subscribe(kept, Token("c", 1, 80))
-    await eventually(lambda: kept.changes == list(range(81, 102)), 5)
+    await eventually(lambda: f"81 to 101, not {kept.changes}", lambda: kept.changes == list(range(81, 102)))
     await ended(task)
 
 
@@ -139,12 +141,12 @@ async def test_who_does_not_read_is_cut_and_the_others_are_not(
     monkeypatch.setattr(module, "LIVE_FRAMES_MAX", 10)
     slow, quick = SlowCarrier(), SlowCarrier()
     tasks = [bench.subscribe(carrier, Token("c", 1, 0)) for carrier in (slow, quick)]
-    await eventually(lambda: len(bench.hub.live) == 2, 5)
+    await eventually(lambda: f"two live subscriptions, not {len(bench.hub.live)}", lambda: len(bench.hub.live) == 2)
     slow.flows.clear()
     for _ in range(30):
         bench.feed(1)
         await asyncio.sleep(0.001)
-    await eventually(lambda: quick.changes == list(range(1, 31)), 5)
+    await eventually(lambda: f"1 to 30, not {quick.changes}", lambda: quick.changes == list(range(1, 31)))
     slow.flows.set()
     with pytest.raises(SubscriptionEnded) as end:
         await tasks[0]
@@ -153,7 +155,9 @@ async def test_who_does_not_read_is_cut_and_the_others_are_not(
     assert slow.changes == list(range(1, last + 1))
     again = SlowCarrier()
     task = bench.subscribe(again, Token("c", 1, last))
-    await eventually(lambda: again.changes == list(range(last + 1, 31)), 5)
+    await eventually(
+        lambda: f"{last + 1} to 30, not {again.changes}", lambda: again.changes == list(range(last + 1, 31))
+    )
     await ended(task)
     await ended(tasks[1])
 
@@ -166,7 +170,10 @@ async def test_the_token_moves_on_while_nothing_is_for_the_subscriber(
     subscription = Subscription(bench.hub, carrier, 4, FeedFilter("node", "nobody"))  # type: ignore[arg-type]  # a carrier that blocks
     task = asyncio.create_task(subscription.run(Token("c", 1, 0)))
     bench.feed(40)
-    await eventually(lambda: carrier.frames and carrier.frames[-1]["token"] == "c.1.40", 5)
+    await eventually(
+        lambda: f"the token c.1.40 last in {carrier.frames}",
+        lambda: carrier.frames and carrier.frames[-1]["token"] == "c.1.40",
+    )
     assert all(frame["changes"] == [] for frame in carrier.frames)
     await ended(task)
 

@@ -17,7 +17,7 @@ from mesh.store.state_db import AppliedBatch, open_state
 from mesh.store.worker import Worker
 from mesh.voter import machine as module
 from mesh.voter.machine import Machine
-from tests.integration.voters import eventually
+from tests.waiting import eventually
 
 
 def count(store: StateStore, idx: int, command: dict[str, Any]) -> Outcome:
@@ -66,7 +66,7 @@ async def test_results_come_in_the_order_of_the_log(bench: Bench, seed: int, mon
         for _ in range(rng.randrange(4)):
             await asyncio.sleep(0)
     assert await bench.machine.reached(index, 10)
-    await eventually(lambda: len(bench.told) == index, 5)
+    await eventually(lambda: f"{index} told, not {bench.told}", lambda: len(bench.told) == index)
     assert bench.told == list(range(1, index + 1))
     assert [f.index for b in bench.batches for f in b.frames] == bench.told
     assert bench.fatal == []
@@ -95,7 +95,7 @@ async def test_a_full_disk_stops_the_machine_until_there_is_space(
     monkeypatch.setattr(bench.state, "apply", apply)
     bench.machine.feed([entry(1)])
     bench.machine.feed([entry(2)])
-    await eventually(lambda: bench.full == [True], 5)
+    await eventually(lambda: f"the full disk to be told once, not {bench.full}", lambda: bench.full == [True])
     assert bench.told == []
     broken.clear()
     assert await bench.machine.reached(2, 5)
