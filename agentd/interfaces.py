@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _SIOCGIFCONF = 0x8912
+_SIOCGIFFLAGS = 0x8913
+_IFF_UP = 0x1
 # struct ifreq of a 64-bit kernel: a name and a struct sockaddr_in, in a union of 24 bytes.
 _ENTRY_BYTES = 40
 _ENTRIES_MAX = 512
@@ -27,7 +29,10 @@ class Interface(NamedTuple):
 
 def interfaces() -> list[Interface]:
     """Of those that are up, in the kernel's order: IPv4, then what of IPv6 is of global scope and stays."""
-    return [*_ipv4(), *_ipv6()]
+    carried = [*_ipv4(), *_ipv6()]
+    # The kernel lists the addresses of the others too: another host would try one that leads nowhere.
+    up = {name for name in {one.name for one in carried} if _is_up(name)}
+    return [one for one in carried if one.name in up]
 
 
 def leading_to(host: str, port: int) -> str | None:
@@ -44,6 +49,13 @@ def leading_to(host: str, port: int) -> str | None:
             return "lo" if address.is_loopback else None
         return next((one.name for one in interfaces() if ipaddress.ip_address(one.address) == own), None)
     return None
+
+
+def _is_up(name: str) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks, suppress(OSError):  # gone since it was listed
+        answer = fcntl.ioctl(asks, _SIOCGIFFLAGS, struct.pack(f"{_ENTRY_BYTES}s", name.encode()))
+        return bool(struct.unpack_from("16xH", answer)[0] & _IFF_UP)
+    return False
 
 
 def _ipv4() -> list[Interface]:
