@@ -30,7 +30,7 @@ from schemas.rules.frameworks.rank import (
 from schemas.rules.rendezvous_address import crosses_networks
 from schemas.states import PARENT_CHECKPOINT, RESUME_FROM_CHECKPOINT
 from schemas.task_group import task_findings
-from schemas.task_types import CONTAINER
+from schemas.task_types import CONTAINER, part_of
 
 _FINDINGS_SAID = 5
 # In the directory of a task: what the platform wrote for it.
@@ -42,7 +42,7 @@ class TaskPlan:
         self._runtime, self._simulated_gpus, self._cluster_id = runtime, simulated_gpus, cluster_id
 
     def claim_request(self, row: Row, group: Row) -> ClaimRequest:
-        body, parent = _body(group), group.get("parent")
+        body, parent = part_of(group["document"]), group.get("parent")
         return ClaimRequest(
             name=f"{row['group_id']}/{row['attempt']}/{row['rank']}",
             cards=tuple(row["gpus"]),
@@ -113,8 +113,8 @@ class TaskPlan:
             gpus=tuple(row["gpus"]),
             simulated_gpus=self._simulated_gpus,
             checkpoint_path=group["checkpoint_path"],
-            dataset_path=_body(group).get("dataset_path"),
-            base_checkpoint=_body(group).get("base_checkpoint"),
+            dataset_path=part_of(group["document"]).get("dataset_path"),
+            base_checkpoint=part_of(group["document"]).get("base_checkpoint"),
             resume=group["resume"]["path"] if group["resume"] else None,
             parent_path=_parent_path(group),
             files_dir=files_dir,
@@ -153,12 +153,6 @@ def _claimed(options: ContainerOptions | None) -> ContainerOptions | None:
     return replace(options, pull="missing") if options is not None and options.pull == "always" else options
 
 
-def _body(group: Row) -> dict[str, Any]:
-    """The part of the document that the task type names."""
-    body: dict[str, Any] = group["document"].get(group["task_type"]) or {}
-    return body
-
-
 @cache
 def _reporter() -> str:
     """The module as it was installed: a task may have another Python than the agent."""
@@ -167,7 +161,7 @@ def _reporter() -> str:
 
 def _shown_from(group: Row) -> str | None:
     """The source of the mount by which a container sees the path that its document resumes from."""
-    document, path = group["document"], _body(group).get(RESUME_FROM_CHECKPOINT)
+    document, path = group["document"], part_of(group["document"]).get(RESUME_FROM_CHECKPOINT)
     if path is None or not document["task"].get("image"):
         return None
     mount = shows(path, mount_points(document, group["checkpoint_path"]))
@@ -184,13 +178,13 @@ def _port_held(row: Row, group: Row) -> int:
     """Rank 0's master port; where a framework listens on every node, each rank's own; 0 where ranks do not meet."""
     if group["task_type"] == CONTAINER:
         return 0
-    if _body(group).get("framework") in LISTEN_EVERYWHERE:
+    if part_of(group["document"]).get("framework") in LISTEN_EVERYWHERE:
         return port_of(int(group["master"]["port"]), int(row["rank"]))
     return int(row["port"])
 
 
 def _cards_a_node(group: Row) -> int:
-    return int(_body(group).get("per_node_gpu", group["document"]["task"].get("gpu_required", 0)))
+    return int(part_of(group["document"]).get("per_node_gpu", group["document"]["task"].get("gpu_required", 0)))
 
 
 def _write_files(directory: Path, files: Mapping[str, str]) -> None:

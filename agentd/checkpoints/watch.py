@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from schemas.rules.checkpoints.retention import plan_retention
 from schemas.rules.checkpoints.saved import Saved, saved_of
 from schemas.rules.checkpoints.view import Unreadable
 from schemas.states import EXITED, RUNNING
+from schemas.task_types import part_of
 
 log = logging.getLogger(__name__)
 EVERY_S = 10.0
@@ -57,9 +58,8 @@ class _Watched:
         return str(self.group["checkpoint_path"])
 
     @property
-    def body(self) -> Row:
-        body: Row = self.group["document"].get(self.group["task_type"]) or {}
-        return body
+    def body(self) -> Mapping[str, Any]:
+        return part_of(self.group["document"])
 
     @property
     def protected(self) -> list[str]:

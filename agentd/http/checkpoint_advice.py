@@ -10,6 +10,7 @@ from schemas.rules.checkpoints.measures import Measures, measured
 from schemas.rules.checkpoints.save_interval import Watched, interval_advice
 from schemas.rules.rough_figures import rough
 from schemas.states import TERMINAL
+from schemas.task_types import part_of
 
 Row = Mapping[str, Any]
 
@@ -28,7 +29,7 @@ def advice(group: Row, rows: Sequence[Row], nodes: Sequence[Row]) -> dict[str, A
 
 def _disk(group: Row, measures: Measures) -> dict[str, Any]:
     free_bytes = (group.get("saved") or {}).get("free_bytes")
-    body = _body(group)
+    body = part_of(group["document"])
     # Only whole directories are ever removed, and TensorFlow writes loose files.
     keep = keep_last_n(group) if body.get("framework") != "tensorflow" else None
     forecast = disk_forecast(measures, keep, free_bytes)
@@ -43,7 +44,7 @@ def _disk(group: Row, measures: Measures) -> dict[str, Any]:
 
 
 def _interval(group: Row, measures: Measures, nodes: Sequence[Row], now_ms: int) -> dict[str, Any]:
-    n_nodes = _body(group).get("n_nodes", 1)
+    n_nodes = part_of(group["document"]).get("n_nodes", 1)
     found = interval_advice(measures, _own(group, now_ms), _of_nodes(nodes, now_ms), n_nodes)
     return {
         "interval_s": _rough(found.interval_s),
@@ -64,11 +65,6 @@ def _of_nodes(nodes: Sequence[Row], now_ms: int) -> Watched:
     """Each since it joined, one that is lost until then."""
     seen_ms = sum(max(0, (node["lost_ms"] or now_ms) - node["joined_ms"]) for node in nodes)
     return Watched(sum(node["losses"] for node in nodes), seen_ms / 1000)
-
-
-def _body(group: Row) -> Row:
-    body: Row = group["document"].get(group["task_type"]) or {}
-    return body
 
 
 def _rough(seconds: float | None) -> float | None:

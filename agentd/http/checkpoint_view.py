@@ -7,6 +7,7 @@ from typing import Any
 from schemas.instants import iso_utc
 from schemas.rules.checkpoints.at_risk import work_at_risk
 from schemas.states import COMPLETED, RUNNING, STARTING
+from schemas.task_types import part_of
 
 Row = Mapping[str, Any]
 
@@ -49,7 +50,7 @@ def _restored(group: Row, attempt: int, saved_by: list[int]) -> str:
 
 
 def keep_last_n(group: Row) -> int | None:
-    kept = (group["document"].get(group["task_type"]) or {}).get("keep_last_n")
+    kept = part_of(group["document"]).get("keep_last_n")
     return int(kept) if isinstance(kept, int) else None
 
 

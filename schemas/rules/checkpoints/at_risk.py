@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.states import RUNNING
+from schemas.task_types import part_of
 
 _HOUR_MS = 3_600_000
 
@@ -34,7 +35,7 @@ def work_at_risk(group: Mapping[str, Any]) -> AtRisk | None:
     since_ms = group.get("runs_since_ms")
     if group.get("status") != RUNNING or not isinstance(document, Mapping) or not isinstance(since_ms, int):
         return None
-    cards = (document.get(str(document.get("task_type", "training"))) or {}).get("per_node_gpu")
+    cards = part_of(document).get("per_node_gpu")
     if not isinstance(cards, int) or cards < 1:
         return None
     saved = group.get("saved") or {}

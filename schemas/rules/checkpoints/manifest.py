@@ -8,6 +8,7 @@ from typing import Any
 from schemas.rules.checkpoints.view import Directory, Incomplete
 from schemas.rules.checkpoints.whole_files import read_json
 from schemas.rules.redaction import redact
+from schemas.task_types import part_of
 
 DIRECTORY = ".heteroflow"
 _NAME = re.compile(r"run-([0-9]{1,18})\.json\Z")
@@ -26,7 +27,7 @@ def manifest_number(name: str) -> int | None:
 
 def manifest_of(group: Mapping[str, Any], started_at: str) -> dict[str, Any]:
     """group: its row as the attempt starts. Whoever reads the directory reads this: no secret is in it."""
-    body = group["document"].get(group["task_type"]) or {}
+    body = part_of(group["document"])
     nodes, cards = len(group["nodes"]), body.get("per_node_gpu")
     world = nodes * cards if isinstance(cards, int) and body.get("launcher") != _OWN_LAUNCHER else 0
     return {
