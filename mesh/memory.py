@@ -24,7 +24,7 @@ from mesh.store.state_db import memory_state
 from mesh.store.state_reader import QueryRefused, StateReader
 from mesh.voter.feeds import PROGRESS_S, SNAPSHOT_FRAME_BYTES
 from mesh.voter.leases import take
-from schemas.commands import command, encode_command
+from schemas.commands import encode_command
 from schemas.errors import Conflict, InvalidInput, Unavailable
 from schemas.limits import PROFILES
 from schemas.versions import version_refusal
@@ -182,17 +182,6 @@ class MemoryMesh:
 
     async def renew(self, renewal: dict[str, Any], timeout_s: float = 3.0) -> dict[str, Any]:
         return self._grantor.renew(renewal, self._boottime_ns(), True)
-
-    async def expire_nodes(self) -> list[str]:
-        """What the leader's lease tick does: declare lost whoever was silent for T_lease. Returns their ids."""
-        lost = []
-        left = self._grantor.hold_left(self._boottime_ns(), True)
-        if left is not None:
-            await self.propose(command("HoldLeft", **left))
-        for effect in self._grantor.tick(self._boottime_ns(), True):
-            await self.propose(command("ExpireNode", node_id=effect.node, uid=effect.uid, text=effect.text))
-            lost.append(effect.node)
-        return lost
 
     async def beat(self) -> None:
         """Always heard."""

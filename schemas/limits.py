@@ -11,7 +11,6 @@ MIB = 1024 * KIB
 ENTRY_MAX = 256 * KIB  # one command: a bind of 1,250 nodes x 8 cards, a document with 96 KiB of parameters
 FRAME_MAX = 1 * MIB  # one peer frame always holds at least one entry, and batches more
 WEBSOCKET_MAX = 2 * MIB  # a frame plus its envelope, with room to spare
-CHUNK_MAX = 512 * KIB  # snapshot and file chunks: aiohttp refuses bodies above HTTP_BODY_MAX by default
 HTTP_BODY_MAX = 1 * MIB
 
 DOCUMENT_MAX = 192 * KIB  # leaves ENTRY_MAX room for the envelope, the warnings and the request

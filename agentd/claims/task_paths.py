@@ -9,8 +9,8 @@ from agentd.logs.writer import reserved_bytes
 from schemas.limits import TEXT_MAX
 from schemas.rules.host_paths import host_path_refusal
 
-# O_PATH: passing through a directory needs no right to list it.
 _LINKS_MAX = 40  # as the kernel has it
+# O_PATH: passing through a directory needs no right to list it.
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

@@ -5,6 +5,7 @@ from mesh.core.state.group import Group, release
 from mesh.core.state.keys import ended_key, hold_key
 from mesh.core.state.nested_paths import nested_warning
 from mesh.core.state.outcome import Outcome, done, refused
+from mesh.core.state.real_paths import PATH_IN_USE
 from mesh.core.state.saves import forget_saves
 from mesh.core.state.settle import settle, stop
 from mesh.core.state.shape import shape_of
@@ -82,11 +83,11 @@ def _path_in_use(store: StateStore, command: Row, path: str, group_id: str) -> O
     other = store.get("group", group_id)
     if person is not None and other is not None and not person.sees(other["tenant"]):
         return refused(
-            "checkpoint_path_in_use",
+            PATH_IN_USE,
             f"checkpoint_path {path} is in use by a group of another tenant; choose another path.",
         )
     return refused(
-        "checkpoint_path_in_use",
+        PATH_IN_USE,
         f"checkpoint_path {path} is in use by active group {group_id}; "
         "two groups would overwrite each other's checkpoints. "
         "Wait for it, stop it, or choose another path.",

@@ -8,7 +8,6 @@ from schemas.limits import HOLD_MAX_S, PROFILES, hold_is_safe, lease_is_safe, le
 
 def test_sizes_are_a_chain():
     assert limits.DOCUMENT_MAX < limits.ENTRY_MAX < limits.FRAME_MAX < limits.WEBSOCKET_MAX
-    assert limits.CHUNK_MAX < limits.HTTP_BODY_MAX
     assert limits.DOCUMENT_MAX < limits.HTTP_BODY_MAX
     # a frame holds its largest entry and an envelope, a message holds its largest frame and an envelope
     assert limits.FRAME_MAX >= 2 * limits.ENTRY_MAX
