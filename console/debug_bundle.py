@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.client import NoNodeAnswers, Refused
+from console.new_file import give_name
 from schemas.errors import NotFound
 from schemas.instants import iso_utc
 from schemas.rules.redaction import redact, redact_text, without_secrets
@@ -105,10 +106,10 @@ def write_bundle(bundle: Bundle, out: Path) -> int:
                 entry = tarfile.TarInfo(f"{top}/{name}")
                 entry.size, entry.mtime, entry.mode = len(data), int(time.time()), 0o600
                 archive.addfile(entry, io.BytesIO(data))
-        os.link(unfinished, out)  # never over a file that came meanwhile
+        give_name(unfinished, out)
         return out.stat().st_size
     finally:
-        unfinished.unlink()
+        unfinished.unlink(missing_ok=True)
 
 
 async def _answer(client: "MeshClient", path: str, params: dict[str, str] | None = None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 
 from console.client import MeshClient, NoNodeAnswers, Refused
+from console.new_file import give_name
 from schemas.errors import Conflict, InvalidInput
 from schemas.limits import FILE_PART_MAX
 
@@ -86,10 +87,9 @@ async def download(remote: Remote, entry: dict[str, Any], out: Path, force: bool
         os.replace(part, out)
         return began
     try:
-        os.link(part, out)  # never over a file that came meanwhile
+        give_name(part, out)
     except FileExistsError as error:
         raise file_exists(out) from error
-    os.unlink(part)
     return began
 
 

@@ -16,7 +16,7 @@ from agentd.files.host_files import HostFiles, give_to_owner, tag_of, unreadable
 from agentd.logs.writer import reserved_bytes
 from schemas.errors import Conflict, DiskFull, HeteroFlowError, InvalidInput, NotFound
 from schemas.rules.checkpoints.fence import FencedDirectory
-from schemas.rules.target_path import UPLOAD_PREFIX, Place, new_name_refusal
+from schemas.rules.target_path import NO_SECOND_NAME, UPLOAD_PREFIX, Place, new_name_refusal
 
 # An upload that nobody went on with for so long is given up; found when another begins beside it.
 GIVEN_UP_S = 24 * 3600
@@ -167,8 +167,7 @@ class PartFile:
         try:
             os.link(self._part, name, src_dir_fd=self._directory, dst_dir_fd=self._directory, follow_symlinks=False)
         except OSError as error:
-            # Some shares have no second names.
-            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+            if error.errno not in NO_SECOND_NAME:
                 raise
             self._require_room_for_name(name)
             os.rename(self._part, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)

@@ -3,6 +3,7 @@
 Nothing is resolved here: `..` and `.` are refused instead, and where a name on the disk leads to is for the fence.
 """
 
+import errno
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,6 +16,8 @@ SEGMENT_MAX = 255  # bytes, as file systems have it
 DEPTH_MAX = 64  # segments below a mount; each is opened by itself
 UPLOAD_PREFIX = ".heteroflow-upload-"
 """Of files that are not whole yet. They are shown to nobody."""
+NO_SECOND_NAME = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS))
+"""What file systems say that give no file a second name: FAT, some shares, most in user space."""
 _FIELD = "target_path"
 
 

@@ -7,7 +7,9 @@ import pytest
 
 from agentd.http import file_stream
 from console.file_transfer import part_of
+from console.new_file import give_name
 from schemas import limits
+from schemas.rules.target_path import NO_SECOND_NAME
 from tests.integration.file_hosts import FileMesh, file_mesh
 from tests.integration.test_cli import HOSTILE, Cli
 
@@ -80,6 +82,29 @@ async def test_get(cli):
     assert await cli.ran("get", "/checkpoint/link") == 2 and "links are not followed" in cli.err.lower()
     assert await cli.ran("get", "/checkpoint/model.pt", "no/such/directory/x") == 5
     assert sorted(os.listdir(cli.dir)) == ["model.pt", "named", "other"]
+
+
+@pytest.mark.parametrize("said", sorted(NO_SECOND_NAME))
+async def test_a_disk_that_gives_no_file_a_second_name(cli, monkeypatch, said):
+    """FAT on a stick, a bucket that is mounted: `link` is refused there, on this host and on the one with the files."""
+
+    def link(*_, **__):
+        raise OSError(said, os.strerror(said))
+
+    monkeypatch.setattr(os, "link", link)
+    (cli.dir / "model.pt").write_bytes(b"mine")
+    assert await cli.ran("put", "model.pt", "/checkpoint/") == 0, cli.err
+    assert (cli.files.checkpoint / "model.pt").read_bytes() == b"mine"
+    assert await cli.ran("get", "/checkpoint/model.pt", "back") == 0, cli.err
+    assert (cli.dir / "back").read_bytes() == b"mine"
+    # Nothing is replaced there either, also what came while the bytes did.
+    (cli.files.checkpoint / "model.pt").write_bytes(b"other")
+    assert await cli.ran("put", "model.pt", "/checkpoint/") == 5 and "--force" in cli.err
+    with pytest.raises(FileExistsError):
+        give_name(cli.dir / "model.pt", cli.dir / "back")
+    assert sorted(os.listdir(cli.dir)) == ["back", "model.pt"]
+    assert os.listdir(cli.files.checkpoint) == ["model.pt"]
+    assert (cli.files.checkpoint / "model.pt").read_bytes() == b"other"
 
 
 async def test_a_get_that_is_cut_keeps_what_came_and_goes_on(cli, monkeypatch):
