@@ -26,9 +26,12 @@ class Attention:
 def attention(
     mesh: "MeshStore", status: Mapping[str, Any], now_ms: int, raised: Sequence[Mapping[str, Any]] = ()
 ) -> list[Attention]:
-    """raised: alerts that the agents raised themselves. The worst first, then the newest."""
+    """raised: alerts that the agents raised themselves. The worst first; of the equally bad what is about the whole
+    mesh, then the newest."""
     found = [*_of_consensus(status), *_of_nodes(mesh), *_of_groups(mesh, now_ms), *_raised(mesh, raised)]
-    return sorted(found, key=lambda item: (item.tone != BAD, -(item.since_ms or 0), item.subject))
+    return sorted(
+        found, key=lambda item: (item.tone != BAD, item.target[0] != "mesh", -(item.since_ms or 0), item.subject)
+    )
 
 
 def _of_consensus(status: Mapping[str, Any]) -> list[Attention]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from console.core import line
-from console.core.format import folded_nodes
+from console.core.format import folded_nodes, width
 from console.core.line import Line, Span, cell
 from console.core.marks import Mark, task_mark
 from schemas.instants import iso_utc
@@ -175,7 +175,10 @@ def timeline_lines(lanes: Iterable[Lane], window: Window, now_ms: int, cells: in
             cell(folded_nodes(nodes), node_cells - 1, line.DIM),
             (" ", line.TEXT),
         ]
-        lines.append((*spans, *_drawn(drawn, wide, cursor), ("  ", line.TEXT), cell(end[0], end_cells - 2, end[1])))
+        text, room = end[0], end_cells - 2
+        while width(text) > room and " " in text:
+            text = text.rpartition(" ")[0]  # rather no time than half of one: the events below tell it
+        lines.append((*spans, *_drawn(drawn, wide, cursor), ("  ", line.TEXT), cell(text, room, end[1])))
     return lines
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Hashable, Iterable
 
 from console.actions import Action
+from console.core import line
 from console.core.group_list import FILTER_FIELDS, filter_fields, search_text
+from console.core.line import Span
 from console.core.row_order import RowOrder
 from console.screens.group_actions import GroupActions, takes
 from console.screens.list_view import ListScreen
@@ -72,25 +74,34 @@ class GroupRows(ListScreen, GroupActions):
     # Actions
 
     def enabled(self, action: Action) -> bool:
+        if action.name == "back" and self.console.marked:
+            return True
         if action.name not in _OF_ROW:
             return super().enabled(action)
-        group = self.target()
-        if group is None or action.name not in ("stop", "pause", "resume", "resubmit"):
-            return group is not None
         # Asked at each key: by the marks, of which there are few, and not by the rows.
-        groups, marks = self.session.mesh.groups, self.console.marked if action.name != "resubmit" else ()
-        return (
-            any(takes(groups[mark], action.name) for mark in marks if mark in groups)
-            if marks
-            else takes(group, action.name)
-        )
+        if action.name in ("stop", "pause", "resume") and (marks := self.marks()):
+            return any(takes(self.session.mesh.groups[mark], action.name) for mark in marks)
+        group = self.target()
+        return group is not None and takes(group, action.name)
 
     def target(self) -> Group | None:
         return self.session.mesh.groups.get(self.here) if self.here else None
 
-    def marked(self) -> list[Group]:
+    def marks(self) -> set[str]:
+        """Of groups that are still there."""
         groups = self.session.mesh.groups
-        return [groups[row] for row in self._ids if row in self.console.marked and row in groups]
+        return {mark for mark in self.console.marked if mark in groups}
+
+    def marks_told(self) -> list[Span]:
+        """For the line above: what is marked counts on every list, whether this one shows it or not."""
+        many = len(self.marks())
+        return [(f"{many} marked ", line.KEY)] if many else []
+
+    def marked(self) -> list[Group]:
+        """In the order of the list; those that it does not show come last."""
+        groups, marks = self.session.mesh.groups, self.marks()
+        shown = [row for row in self._ids if row in marks] if marks else []
+        return [groups[row] for row in (*shown, *sorted(marks.difference(shown)))]
 
     def targets(self) -> list[Group]:
         return self.marked() or super().targets()
@@ -102,12 +113,22 @@ class GroupRows(ListScreen, GroupActions):
         if self.here:
             self.console.marked ^= {self.here}
             self.move(1)
-            self.paint()
+            self._marked_anew()
 
     def do_mark_all(self) -> None:
         self.console.marked |= set(self._ids)
-        self.paint()
+        self._marked_anew()
 
     def do_clear_marks(self) -> None:
         self.console.marked.clear()
+        self._marked_anew()
+
+    def _marked_anew(self) -> None:
         self.paint()
+        self.refoot()
+
+    def do_back(self) -> None:
+        if not self.filter.terms and self.console.marked:
+            self.do_clear_marks()
+        else:
+            super().do_back()

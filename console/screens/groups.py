@@ -86,8 +86,7 @@ class GroupsScreen(GroupRows):
             right += [("problems only ", line.WARN)]
         if self.filter.terms:
             right += [(f"/{self.filter.words} ", line.KEY)]
-        if self.console.marked:
-            right += [(f"{len(self.console.marked)} marked ", line.KEY)]
+        right += self.marks_told()
         room = cells - line_width(tuple(right)) - 2
         left = ((" ", line.TEXT), *status_counts(self.session.mesh.counts(), self.session.mesh.stalled(), room))
         return [spread(left, tuple(right), cells)]
@@ -138,20 +137,12 @@ class GroupsScreen(GroupRows):
     # Actions
 
     def enabled(self, action: Action) -> bool:
-        if action.name == "back" and (self.console.marked or self.problems_only):
+        if action.name == "back" and self.problems_only:
             return True
         return super().enabled(action)
 
-    def marked(self) -> list[Group]:
-        """Those that the filter hides come last."""
-        groups, found = self.session.mesh.groups, super().marked()
-        hidden = self.console.marked - {group.id for group in found}
-        return found + [groups[row] for row in sorted(hidden) if row in groups]
-
     def do_back(self) -> None:
-        if not self.filter.terms and self.console.marked:
-            self.do_clear_marks()
-        elif not self.filter.terms and self.problems_only:
+        if self.problems_only and not self.filter.terms and not self.console.marked:
             self.do_problems()
         else:
             super().do_back()

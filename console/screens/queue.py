@@ -4,7 +4,8 @@ from collections.abc import Hashable
 
 from textual.app import ComposeResult
 
-from console.core.line import EMPTY, Line, headed
+from console.core.columns import Layout
+from console.core.line import EMPTY, Line, headed, spread
 from console.core.queue_list import layout, queue_line, queue_summary, text_widths, waiting_lines
 from console.core.row_order import RowOrder
 from console.screens.group_rows import GroupRows
@@ -22,6 +23,7 @@ class QueueScreen(GroupRows):
     def __init__(self) -> None:
         super().__init__()
         self._queue = RowOrder()  # the filter hides rows, not places
+        self._shape: tuple[tuple[int, tuple[int, ...]], Layout] | None = None
 
     def body(self) -> ComposeResult:
         yield from super().body()
@@ -41,6 +43,12 @@ class QueueScreen(GroupRows):
         moved = self._queue.follow(self.session.mesh.groups, _place, changed)
         return super().follow(changed) or moved
 
+    def _layout(self, cells: int) -> Layout:
+        key = (cells, tuple(self.widths.values()))
+        if self._shape is None or self._shape[0] != key:
+            self._shape = (key, layout(cells, self.widths))
+        return self._shape[1]
+
     def row(self, row_id: str, cells: int) -> Line:
         group = self.session.mesh.groups.get(row_id)
         if group is None:
@@ -48,14 +56,15 @@ class QueueScreen(GroupRows):
         known = self._queue.place(row_id)
         place = 0 if known is None else known + 1
         here, marked = row_id == self.here, row_id in self.console.marked
-        return queue_line(layout(cells, self.widths), group, place, self.session.now_ms(), here, marked)
+        return queue_line(self._layout(cells), group, place, self.session.now_ms(), here, marked)
 
     def column_lines(self, cells: int) -> list[Line]:
-        return [(("  ", "text"), *layout(cells, self.widths).head())]
+        return [(("  ", "text"), *self._layout(cells).head())]
 
     def status_lines(self, cells: int) -> list[Line]:
         used, total = self.session.mesh.cards()
-        return [queue_summary(self.session.mesh.in_status("pending"), total - used, total)]
+        said = queue_summary(self.session.mesh.in_status("pending"), total - used, total)
+        return [spread(said, tuple(self.marks_told()), cells)]
 
     def empty_text(self) -> str:
         return "nothing waits"

@@ -48,6 +48,39 @@ async def test_marked_groups_are_stopped_once_each():
         assert "marked" not in console.text()
 
 
+async def test_a_mark_counts_on_every_list_of_groups_and_is_told_there():
+    async with driven(example_mesh(), (160, 48)) as console:
+        await console.until("llama3-8b")
+        while console.screen.target().id != gid(LLAMA):
+            await console.press("j")
+        await console.press("space", "2")
+        await console.until("2 waiting")
+        foot = (await console.until("1 marked")).split("\n")[-1]
+        assert "s stop" in foot and "P pause" in foot and "R resume" not in foot
+        await console.press("s")
+        assert "llama3-8b-sft-math" in await console.until("Stop this group")
+        await console.press("n", "space")
+        await console.until("2 marked")
+        await console.press("s")
+        assert "llama3-8b-sft-math" in await console.until("Stop 2 groups")
+        await console.press("n", "escape")
+        await console.until(lambda: "marked" not in console.text())
+        assert "P pause" not in console.text().split("\n")[-1] and "▸ queue" in console.text()
+
+
+async def test_a_mark_of_a_group_that_is_gone_marks_nothing():
+    async with driven(example_mesh(), (160, 48)) as console:
+        await console.until("llama3-8b")
+        while console.screen.target().id != gid(LLAMA):
+            await console.press("j")
+        await console.press("space")
+        await console.until("1 marked")
+        await console.mesh.change(("group", gid(LLAMA), None))
+        await console.until(lambda: "marked" not in console.text())
+        await console.press("s")
+        assert "llama3-8b-sft-math" not in (await console.until("Stop this group")).split("Stop this group")[1]
+
+
 async def test_read_only_has_no_key_that_changes_anything():
     async with driven(example_mesh(), read_only=True) as console:
         await console.until("read-only")

@@ -253,6 +253,15 @@ def test_no_rank_of_a_lane_is_cut(first, last, cells):
     assert f"{first}-{last} " in plain(row)
 
 
+@pytest.mark.parametrize("cells", [60, 80, 100, 160])
+@pytest.mark.parametrize("end", ["F signal 15 18:03:05", "✖ lost 18:03:05", "F exit 1 18:03:05", "R running"])
+def test_the_time_at_the_end_of_a_lane_is_whole_or_not_there(end, cells):
+    (_, row) = timeline_lines([lane(0, (0, 9, "runs"), end=end)], Window(0, 9), 9, cells, None)
+    said = plain(row).split("  ")[-1].strip() if end not in plain(row) else end
+    assert end.startswith(" ".join(said.split())) and "…" not in plain(row)
+    assert end.split()[1] in plain(row)
+
+
 @settings(deadline=None)
 @given(st.integers(20, 200), st.floats(0, 1))
 def test_timeline_rows_fit(cells, cursor):

@@ -164,8 +164,8 @@ def test_attention_puts_the_worst_first():
     assert {item.target[0] for item in found} == {"group", "node", "mesh"}
     quiet = attention(MeshStore(), {}, NOW_MS)
     assert quiet == []
-    leaderless = attention(MeshStore(), {"consensus": {"leader": 0, "voters": []}}, NOW_MS)
-    assert leaderless[0].text == "no leader is known"
+    leaderless = attention(store, {"consensus": {"leader": 0, "voters": []}}, NOW_MS)
+    assert leaderless[0].text == "no leader is known", "until there is one nothing can be done about the others"
 
 
 def test_a_group_that_leaves_a_drained_node_is_not_said_to_have_lost_a_host():
