@@ -1,20 +1,24 @@
 """Megatron-LM: `iter_0000020/`, and the tracker `latest_checkpointed_iteration.txt`, written last of all.
 
 torch_dist holds a distributed checkpoint and `metadata.json`, written after it. The older format has a directory for
-each model-parallel rank and no evidence of its own but the tracker, which is written after a barrier.
+each model-parallel rank and no evidence of its own but the tracker, which is written after a barrier. NeMo has names
+with `step=N`, no tracker, and beside each a file `NAME-unfinished` until it is written.
 """
 
 import re
+from collections.abc import Callable, Mapping
 from itertools import product
 
 from schemas.rules.checkpoints.candidate import Candidate, Found, directories, read_tracker
 from schemas.rules.checkpoints.dcp import is_dcp, judge_dcp
-from schemas.rules.checkpoints.names import StepName
-from schemas.rules.checkpoints.view import Directory, Incomplete
+from schemas.rules.checkpoints.names import StepName, shown
+from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
 from schemas.rules.checkpoints.whole_files import SAME_SAVE_NS, read_json, refuse_leftovers, require_file, require_whole
 
 TRACKER = "latest_checkpointed_iteration.txt"
 _ITERATION = re.compile(r"iter_(?P<number>[0-9]{1,18})\Z")
+_NEMO = re.compile(r"[^\W_][^/]*[-_]step=(?P<number>[0-9]{1,18})(?:-[^/]*)?\Z")
+_NEMO_UNFINISHED, _NEMO_WEIGHTS = "-unfinished", "weights"
 _RANK = re.compile(r"mp_rank_([0-9]+)(?:_([0-9]+))?(?:_([0-9]+))?\Z")
 _WEIGHTS_ONLY = "release"
 
@@ -22,6 +26,7 @@ _WEIGHTS_ONLY = "release"
 def find_megatron(place: Directory) -> Found:
     names = place.names()
     found = directories(names, _order, lambda _, directory: _judge(directory))
+    gone = False
     text = read_tracker(place, TRACKER, found) if TRACKER in names else None
     if text == _WEIGHTS_ONLY:
         said = "holds weights only, without optimizer and iteration: there is nothing to resume"
@@ -31,6 +36,9 @@ def find_megatron(place: Directory) -> Found:
         tracked = int(text)
         if not any(candidate.order.number == tracked for candidate in found.candidates):
             found.rejected.append((f"iter_{tracked:07}", f"{TRACKER} names it, but it is not here"))
+            gone = True
+            if found.candidates:
+                found.notes.append(f"Megatron itself ends with an error until {TRACKER} says one that is here")
     else:
         tracked = None
         if text is not None:
@@ -40,7 +48,8 @@ def find_megatron(place: Directory) -> Found:
                 f"{TRACKER} cannot be used: Megatron itself then starts from zero or ends with exit code 0; write the "
                 "iteration into it"
             )
-    found.candidates = [_tracked(candidate, tracked) for candidate in found.candidates]
+    found.candidates = [_tracked(candidate, tracked, gone) for candidate in found.candidates]
+    _find_nemo(names, found)
     return found
 
 
@@ -49,13 +58,51 @@ def _order(name: str) -> StepName | None:
     return StepName(int(match["number"]), int(match["number"])) if match else None
 
 
-def _tracked(candidate: Candidate, tracked: int | None) -> Candidate:
+def _find_nemo(names: Mapping[str, Kind], found: Found) -> None:
+    beside = directories({name: kind for name, kind in names.items() if kind != "file"}, _nemo_order, _judge_nemo)
+    for item in beside.candidates:
+        found.candidates.append(Candidate(item.name, item.order, _finished(item, names), lacks=item.lacks))
+    found.rejected += [item for item in beside.rejected if item not in found.rejected]
+
+
+def _nemo_order(name: str) -> StepName | None:
+    match = _NEMO.match(name.removesuffix(".ckpt"))
+    return StepName(int(match["number"]), int(match["number"])) if match else None
+
+
+def _finished(candidate: Candidate, names: Mapping[str, Kind]) -> Callable[[Directory], None]:
+    marker = candidate.name.removesuffix(".ckpt") + _NEMO_UNFINISHED
+
     def judge(place: Directory) -> None:
-        if tracked is not None and candidate.order.number > tracked:
+        if marker in names:
+            raise Incomplete(f"{shown(marker)} is beside it, which NeMo removes when all is written")
+        candidate.judge(place)
+
+    return judge
+
+
+def _judge_nemo(_: str, directory: Directory) -> None:
+    if directory.names().get(_NEMO_WEIGHTS) != "directory":
+        _judge(directory)
+        return
+    refuse_leftovers(directory.names())
+    with directory.open(_NEMO_WEIGHTS) as weights:
+        try:
+            _judge(weights)
+        except Incomplete as why:
+            raise Incomplete(f"{_NEMO_WEIGHTS}: {why}") from why
+
+
+def _tracked(candidate: Candidate, tracked: int | None, gone: bool) -> Candidate:
+    """gone: the tracker speaks of one that is not here. Then what has evidence of its own goes by that."""
+
+    def judge(place: Directory) -> None:
+        ahead = tracked is not None and candidate.order.number > tracked
+        if ahead and not gone:
             says = f"{TRACKER}, which is written last, says {tracked or _WEIGHTS_ONLY}"
             raise Incomplete(f"{says}: the save of this one did not finish")
         candidate.judge(place)
-        if tracked is None:
+        if ahead or tracked is None:
             with place.open(candidate.name) as directory:
                 if not is_dcp(directory.names()):
                     raise Incomplete(f"in this format only {TRACKER} tells that all ranks have saved, and it does not")

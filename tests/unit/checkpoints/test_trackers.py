@@ -117,6 +117,47 @@ def test_a_tracker_that_names_what_is_gone(tmp_path):
     assert found.pick == "iter_0000010" and "names it, but it is not here" in why(found, "iter_0000020")
 
 
+@pytest.mark.parametrize("text", ["1", "5", "30"])
+def test_a_tracker_that_names_what_is_gone_holds_nothing_back_that_has_its_own_evidence(tmp_path, text):
+    """Cut short, or of one that was removed since."""
+    tree = copied(DIST, tmp_path)
+    (tree / "latest_checkpointed_iteration.txt").write_text(text)
+    found = probed(tree, "megatron")
+    assert (found.pick, found.tracker) == ("iter_0000020", text) and "until latest_" in found.reason
+    (tree / "iter_0000020" / "metadata.json").unlink()
+    assert probed(tree, "megatron").pick == "iter_0000010"
+    tree = copied(LEGACY, tmp_path / "legacy")
+    (tree / "latest_checkpointed_iteration.txt").write_text(text)
+    found = probed(tree, "megatron")
+    assert found.pick is None and "only latest_checkpointed_iteration.txt tells" in why(found, "iter_0001000")
+
+
+NEMO = "gpt--reduced_train_loss=9.43-step={}-consumed_samples={}.0"
+
+
+@pytest.mark.parametrize("form", [NEMO, f"{NEMO}-last", f"{NEMO}.ckpt"])
+@pytest.mark.parametrize("below", ["", "weights"])
+def test_nemo_has_its_own_names_and_says_what_is_not_finished(tmp_path, form, below):
+    tree = copied(DIST, tmp_path / "megatron")
+    root = tmp_path / "nemo"
+    names = {step: form.format(step, step * 8) for step in (10, 20)}
+    for step, name in names.items():
+        (root / name).mkdir(parents=True)
+        (root / name / "context").mkdir()
+        shutil.copytree(tree / f"iter_{step:07}", root / name / below, dirs_exist_ok=True)
+    found = probed(root, "megatron")
+    assert (found.pick, found.step, found.rejected) == (names[20], 20, [])
+    unfinished = root / f"{names[20].removesuffix('.ckpt')}-unfinished"
+    unfinished.touch()
+    found = probed(root, "megatron")
+    assert found.pick == names[10] and unfinished.name in why(found, names[20])
+    unfinished.unlink()
+    for torn in ("metadata.json", ".metadata"):
+        os.truncate(root / names[20] / below / torn, 5)
+        found = probed(root, "megatron")
+        assert found.pick == names[10] and torn in why(found, names[20])
+
+
 @pytest.mark.parametrize("text", ['model_checkpoint_path: "/other/container/ckpt-60"\n', "garbage", ""])
 def test_the_record_of_tensorflow_is_shown_and_not_followed(tmp_path, text):
     tree = copied("tensorflow-mwms/complete", tmp_path)
