@@ -1,10 +1,13 @@
 """JAX with Orbax: `N/` or `prefix_N/`, renamed from `*.orbax-checkpoint-tmp*` when all is written (on a bucket:
-marked by commit_success.txt instead)."""
+marked by commit_success.txt instead). flax before that: one file `prefix_N`, renamed when written, with `prefix_N_gda/`
+beside it where arrays lie on several hosts."""
 
 import re
 from collections.abc import Mapping
+from functools import partial
 
-from schemas.rules.checkpoints.candidate import Found, directories
+from schemas.rules.checkpoints.candidate import Candidate, Found, directories
+from schemas.rules.checkpoints.msgpack_end import require_msgpack
 from schemas.rules.checkpoints.names import StepName, is_single_name, is_temporary, shown
 from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
 from schemas.rules.checkpoints.whole_files import read_json, refuse_leftovers, require_file
@@ -15,11 +18,27 @@ _MANIFEST, _ARRAYS = "manifest.ocdbt", "d"
 _MANIFEST_MAGIC = bytes.fromhex("0cdb3a2a")
 # Of older releases, in place of _METADATA.
 _AGGREGATE = "checkpoint"
+_GDA = "_gda"
 _PROCESS = "ocdbt.process_"
 
 
 def find_orbax(place: Directory) -> Found:
-    return directories(place.names(), _order, lambda _, directory: _judge(directory))
+    names = place.names()
+    files = {name: order for name, kind in names.items() if kind == "file" and (order := _order(name)) is not None}
+    others = {name: kind for name, kind in names.items() if name not in files}
+    found = directories(others, _order, lambda _, directory: _judge(directory))
+    for name, order in files.items():
+        found.candidates.append(Candidate(name, order, partial(_judge_file, name), in_directory=False))
+    return found
+
+
+def _judge_file(name: str, place: Directory) -> None:
+    require_msgpack(place, name, require_file(place, name).size)
+    arrays = name + _GDA
+    if arrays in place.names():
+        with place.open(arrays) as inner:
+            if _SUCCESS not in inner.names():
+                raise Incomplete(f"{shown(arrays)} has no {_SUCCESS}: the arrays of other hosts are not all written")
 
 
 def _order(name: str) -> StepName | None:
@@ -96,7 +115,7 @@ def _require_manifest(directory: Directory, names: Mapping[str, Kind]) -> None:
         return
     size = require_file(directory, _MANIFEST).size
     head = directory.read(_MANIFEST, 0, 12)
-    if head[:4] == _MANIFEST_MAGIC and size != (want := int.from_bytes(head[4:], "little")):
+    if _MANIFEST_MAGIC.startswith(head[:4]) and size != (want := int.from_bytes(head[4:], "little")):
         raise Incomplete(f"{_MANIFEST} has {size} bytes, its beginning says {want}")
     if not head.strip(b"\0"):
         raise Incomplete(f"{_MANIFEST} holds nothing but zeros")

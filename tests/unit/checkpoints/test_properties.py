@@ -170,7 +170,7 @@ def test_the_evidence_of_a_pick_is_needed(sample, framework, pick):
     assert [path for path in missed if not (alone and path.endswith(("_1.pth", "_1.pkl")))] == []
 
 
-_DATA = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pdparams", ".pdopt", ".safetensors", ".h5", ".json")
+_DATA = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pdparams", ".pdopt", ".safetensors", ".h5", ".json", ".ocdbt")
 # Less than any file of its kind has: its kind itself cannot be told.
 _FEW = range(1, 8)
 
