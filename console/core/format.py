@@ -47,6 +47,11 @@ def reason_of(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
+def with_hint(message: str, hint: str) -> str:
+    """What happened, and what to do about it."""
+    return f"{message}. {hint}".strip() if hint and not message.endswith(".") else f"{message} {hint}".strip()
+
+
 def age(since_ms: int | None, now_ms: int) -> str:
     """How long ago, in one unit; a moment in the future (clocks differ) counts as now."""
     return UNKNOWN if since_ms is None else coarse(now_ms - since_ms)

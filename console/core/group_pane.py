@@ -64,7 +64,8 @@ def _curve(
         text = curves.empty_text if curves.group_id == group.id else "loading …"
         if group.started_ms is None and not group.terminal:
             text = "nothing has run yet"
-        return [banner, *[line.EMPTY] * max(height // 2 - 2, 0), ((f"  {text}", line.DIM),)]
+        said_why: list[Line] = [((f"  {part}", line.DIM),) for part in wrapped(text, max(cells - 4, 1))]
+        return shortened([banner, *[line.EMPTY] * max(height // 2 - 2, 0), *said_why], height, cells)
     return [banner, *curves.painted(tag, cells, height - 1, ChartOptions(glyphs=glyphs))]
 
 

@@ -109,8 +109,9 @@ def exactly(line: Line, cells: int) -> Line:
 
 
 def spread(left: Line, right: Line, cells: int) -> Line:
-    """Left and right parts with the space between them; where both do not fit the left one is cut, and stays apart."""
-    right = cut(right, cells)
+    """Left and right parts with the space between them; where both do not fit the left one is cut, and stays apart.
+    The right one has no more than half where the left one needs it."""
+    right = cut(right, max(cells - line_width(left) - 1, cells // 2))
     room = cells - line_width(right)
     return (*exactly(cut(left, room - 1) if right else left, room), *right)
 

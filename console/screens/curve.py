@@ -7,7 +7,7 @@ from console.core import line
 from console.core.chart import ChartOptions, notes, reading_at
 from console.core.format import age
 from console.core.group_list import value_text
-from console.core.line import Line, spread
+from console.core.line import Line, spread, wrapped
 from console.screens.group_view import GroupScreen
 from console.widgets.line_view import FixedLines, LineView
 
@@ -83,7 +83,8 @@ class CurveScreen(GroupScreen):
         points = self._points()
         height = self.main.size.height
         if not points:
-            return [*[line.EMPTY] * (height // 3), ((f"   {self.session.curves.empty_text}", line.DIM),)]
+            said = wrapped(self.session.curves.empty_text, max(cells - 6, 1))
+            return [*[line.EMPTY] * (height // 3), *(((f"   {text}", line.DIM),) for text in said)]
         options = ChartOptions(self.console.glyphs, self._log, self._cursor, self._first_step())
         tag = self.tag
         assert tag is not None

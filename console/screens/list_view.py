@@ -14,11 +14,18 @@ EMPTY_LINES = 6  # that a sentence may take where there are no rows
 NO_FILTER = row_filter("", ())
 
 
+def empty_line(said: str, at: int, cells: int) -> Line:
+    """Of EMPTY_LINES: why there is nothing to be seen."""
+    lines = wrapped(said, max(cells - 3, 1))
+    return (("  ", line.TEXT), (lines[at], line.DIM)) if at < len(lines) else line.EMPTY
+
+
 class ListScreen(ViewScreen):
     """Sub-classes give `row_ids` (ordered and filtered; the same list object: nothing moved), `row` (one line) and
     `column_lines` (the line above). A list that can be sorted names its `orders`; sort: the one in use."""
 
     fields: tuple[str, ...] = ()
+    feed = "watch"  # of the session, by which its rows come
     tick_s = 0.4  # nobody reads forty changing rows faster, and with the feed's pace a value is seen within a second
 
     def __init__(self, sort: str = "") -> None:
@@ -58,8 +65,7 @@ class ListScreen(ViewScreen):
 
     def line(self, at: int, cells: int) -> Line:
         if not self._ids:
-            said = wrapped(self._empty(), max(cells - 3, 1))
-            return (("  ", line.TEXT), (said[at], line.DIM)) if at < len(said) else line.EMPTY
+            return empty_line(self._empty(), at, cells)
         return self.row(self._ids[at], cells) if at < len(self._ids) else line.EMPTY
 
     def is_known(self) -> bool:
@@ -71,7 +77,7 @@ class ListScreen(ViewScreen):
 
     def _empty(self) -> str:
         if not self.is_known():
-            return self.session.trouble_in_full or "connecting …"
+            return self.session.trouble_in_full or self.session.refused.get(self.feed) or "connecting …"
         if self.filter.terms:
             return f"no row holds {self.filter.words!r}; esc shows all again"
         return self.empty_text()

@@ -7,12 +7,14 @@ from textual.app import ComposeResult
 
 from console.actions import Action
 from console.core import line
+from console.core.format import with_hint
 from console.core.line import Line, spread
 from console.core.log_lines import log_line, prefix_cells
 from console.core.log_ring import LogLine, LogRing, ShownLines, safe_text
 from console.core.sanitize import sanitize
 from console.screens.group_actions import culprit
 from console.screens.group_view import GroupScreen
+from console.screens.list_view import EMPTY_LINES, empty_line
 from console.widgets.line_view import FixedLines, LineView
 from console.widgets.prompt import Prompt
 
@@ -39,7 +41,7 @@ class LogScreen(GroupScreen):
         self._only = False
         self._wrapping = False
         self._with_time = True
-        self._state = "opening the log …"
+        self._state = self._state_in_full = "opening the log …"
         self._match: int | None = None
         self._ring = LogRing()
         self._arrived: list[LogLine] = []
@@ -68,7 +70,7 @@ class LogScreen(GroupScreen):
         self._ring, self._arrived = LogRing(), []
         self._match, self._unseen, self._following, self._over = None, 0, True, False
         self._begun, self._older = {}, False
-        self._state = "opening the log …"
+        self._state = self._state_in_full = "opening the log …"
         self._reshow()
         self._reader = asyncio.create_task(self._read())
 
@@ -90,7 +92,7 @@ class LogScreen(GroupScreen):
                         await asyncio.sleep(0)
                 return
             except Refused as refused:
-                self._say(refused.problem.message)
+                self._say(refused.problem.message, refused.problem.hint)
                 return
             except NoNodeAnswers as error:
                 self._say(f"no node answers ({', '.join(error.tried)}); the log goes on when one does")
@@ -142,19 +144,20 @@ class LogScreen(GroupScreen):
             self._ring.add(item)
         self._arrived = []
 
-    def _say(self, state: str) -> None:
-        self._state = state
+    def _say(self, state: str, hint: str = "") -> None:
+        """hint: what to do, where there is room to say it."""
+        self._state, self._state_in_full = sanitize(state), sanitize(with_hint(state, hint))
         self.session.news()
 
     # Showing
 
     def count(self) -> int:
-        return max(self._shown.count(), 1)
+        return self._shown.count() or EMPTY_LINES
 
     def line(self, at: int, cells: int) -> Line:
         place = self._shown.at(at)
         if place is None:
-            return ((f"  {self._empty()}", line.DIM),) if at == 0 and not self._shown.count() else line.EMPTY
+            return line.EMPTY if self._shown.count() else empty_line(self._empty(), at, cells)
         number, part = place
         return log_line(
             self._ring[number],
@@ -173,7 +176,7 @@ class LogScreen(GroupScreen):
         group = self.target()
         if group is not None and not group.attempt:
             return f"nothing has run yet: {group.why or group.status}"
-        return self._state if self._state != "following" else "no lines yet"
+        return self._state_in_full if self._state != "following" else "no lines yet"
 
     def flush(self, groups: set[str] | None, mesh: bool) -> None:
         super().flush(groups, mesh)
@@ -381,8 +384,8 @@ def _note(item: dict[str, object]) -> str:
     who = f"rank {item['rank']}: " if "rank" in item else ""
     if "problem" in item:
         problem = item["problem"]
-        said = problem.get("message") if isinstance(problem, dict) else problem
-        return who + sanitize(str(said))
+        known = problem if isinstance(problem, dict) else {"message": problem}
+        return who + sanitize(with_hint(str(known.get("message") or ""), str(known.get("hint") or "")))
     if "dropped" in item:
         return f"{who}{item['dropped']} bytes of the log are gone ({sanitize(str(item.get('why', '')))})"
     if "moved" in item:

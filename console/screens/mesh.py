@@ -12,6 +12,7 @@ from console.widgets.line_view import FixedLines, LineView
 
 class MeshScreen(ListScreen):
     scope = "mesh"
+    feed = "status"
     title_text = "mesh"
 
     def body(self) -> ComposeResult:

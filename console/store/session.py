@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
+from console.core.format import with_hint
 from console.core.sanitize import sanitize
 from console.endpoints import Target
 from console.store.caller import caller_in
@@ -23,6 +24,7 @@ from schemas.rules.permissions import Caller, Permission
 
 if TYPE_CHECKING:
     from console.client import MeshClient
+    from schemas.errors import Problem
 
 STATUS_S = 5.0
 CURVES_S, CURVES_QUIET_S = 3.0, 6.0  # and where no point was added
@@ -66,6 +68,8 @@ class Session:
         self.alerts: list[dict[str, Any]] | None = None
         self.caller: Caller | None = None
         self.trouble = self.trouble_in_full = ""
+        self._refused_watch = False  # rather than unanswered, so that no answer to anything else ends the trouble
+        self.refused: dict[str, str] = {}  # parts of what is shown that the mesh keeps back, and why
         self.client: MeshClient | None = None
         self.connected = asyncio.Event()
         self._offset_ms = 0
@@ -135,6 +139,7 @@ class Session:
                 self.mesh.apply(frame)
                 if "snapshot" in frame and self.mesh.loaded:
                     gc.freeze()  # the collector need not look at what stays
+                self._refused_watch = False
                 self._is_heard()
                 self.news()
 
@@ -197,7 +202,7 @@ class Session:
     def refusal(self, needed: Permission) -> str:
         """Why the mesh would refuse what needs this; "" while it is not known to."""
         refusal = self.caller.refusal(needed) if self.caller is not None else None
-        return _sentence(refusal[0], refusal[1][:1].upper() + refusal[1][1:]) if refusal is not None else ""
+        return with_hint(refusal[0], refusal[1][:1].upper() + refusal[1][1:]) if refusal is not None else ""
 
     async def _alerts(self, client: "MeshClient") -> None:
         async def read() -> None:
@@ -229,12 +234,13 @@ class Session:
             pause = UNSERVED_S
             try:
                 await read()
+                self.refused.pop(what, None)
                 pause = 0.0
             except NoNodeAnswers:
                 pause = STATUS_S  # the feed says so already
             except Refused as refused:
                 if refused.problem.status != 404:
-                    self._troubled(what, refused.problem.message, refused.problem.hint)
+                    self._kept_back(what, refused.problem)
                     pause = STATUS_S
             await asyncio.sleep(pause)
 
@@ -259,19 +265,28 @@ class Session:
         from console.client import NoNodeAnswers, Refused
 
         while True:
+            pause = 1.0
             try:
                 await read()
+                self.refused.pop(what, None)
                 continue
             except Refused as refused:
-                self._troubled(what, refused.problem.message, refused.problem.hint)
+                if what == "watch":
+                    self._refused_watch = True
+                    self._troubled(refused.problem.message, refused.problem.hint)
+                else:
+                    self._kept_back(what, refused.problem)
+                    pause = STATUS_S
             except NoNodeAnswers as error:
-                self._troubled(what, f"no node answers ({', '.join(error.tried)})", NOBODY_HINT)
-            await asyncio.sleep(1.0)
+                if what != "ended":
+                    self._troubled(f"no node answers ({', '.join(error.tried)})", NOBODY_HINT)
+            await asyncio.sleep(pause)
 
     def _is_heard(self) -> None:
         assert self.client is not None
         self._heard = time.monotonic()
-        self.trouble = self.trouble_in_full = ""
+        if not self._refused_watch:
+            self.trouble = self.trouble_in_full = ""
         address = self.client.nodes[0]
         if self._attached and self._attached != address:
             self.mesh.dirty_mesh = True
@@ -279,11 +294,21 @@ class Session:
             self.news()
         self._attached = address
 
-    def _troubled(self, what: str, text: str, hint: str) -> None:
-        """hint: what to do about it, for where there is room."""
-        if what != "ended":
-            self.trouble, self.trouble_in_full = sanitize(text), sanitize(_sentence(text, hint))
+    def _troubled(self, text: str, hint: str) -> None:
+        """Nothing is known any more. hint: what to do about it, for where there is room."""
+        self.trouble, self.trouble_in_full = sanitize(text), sanitize(with_hint(text, hint))
+        self.mesh.dirty_mesh = True
+        self.news()
+
+    def _kept_back(self, what: str, problem: "Problem") -> None:
+        """One part of what is shown, as from a key that may look at groups only: the others go on; it is said once."""
+        said = sanitize(with_hint(problem.message, problem.hint))
+        if self.refused.get(what) != said:
+            new = said not in self.refused.values() and said != self.trouble_in_full
+            self.refused[what] = said
             self.mesh.dirty_mesh = True
+            if new:
+                self.say(said, "warn")
             self.news()
 
     def look_at_cards(self, wanted: bool) -> None:
@@ -304,6 +329,7 @@ class Session:
         if self._focus_task is not None:
             self._focus_task.cancel()
             self._focus_task = None
+        self.refused.pop("group", None)
         self.focus = GroupStore(group_id) if group_id else None
         self._looks_elsewhere.set()
         if self.focus is not None and self.client is not None:
@@ -348,7 +374,8 @@ class Session:
                 answer = await client.read(f"/api/v1/task-groups/{store.group_id}/curves", {"consistency": "stale"})
                 changed = store.take(answer.value)
             except Refused as refused:
-                changed = store.refused(refused.problem.status, refused.problem.code, refused.problem.message)
+                problem = refused.problem
+                changed = store.refused(problem.status, problem.code, with_hint(problem.message, problem.hint))
             except NoNodeAnswers as error:
                 changed = store.unanswered(", ".join(error.tried))
             if changed:
@@ -381,7 +408,7 @@ class Session:
             try:
                 answer = await self.client.write(path, request_id, body)
             except Refused as refused:
-                return Outcome(False, _sentence(refused.problem.message, refused.problem.hint))
+                return Outcome(False, with_hint(refused.problem.message, refused.problem.hint))
             except NoNodeAnswers as error:
                 maybe |= error.maybe_done
                 continue
@@ -405,7 +432,3 @@ def _offset(server_ms: int, here_ms: int, known_ms: int) -> int:
     """The Date header counts whole seconds: a difference within them is none."""
     offset = server_ms - here_ms
     return known_ms if abs(offset - known_ms) < 1500 else offset
-
-
-def _sentence(message: str, hint: str) -> str:
-    return f"{message}. {hint}".strip() if hint and not message.endswith(".") else f"{message} {hint}".strip()

@@ -291,6 +291,49 @@ async def refused(status: int, body: dict[str, str]):
             yield Driven(console, pilot)
 
 
+def refuse_at(mesh: CannedMesh, route: str, message: str, hint: str, status: int) -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response({"code": "no", "message": message, "hint": hint, "status": status}, status=status)
+
+    setattr(mesh, route, refuse)
+
+
+async def test_what_one_key_may_not_see_hides_nothing_else():
+    mesh = example_mesh()
+    refuse_at(mesh, "_mesh", "the key may not look at voters", "Ask for the scope mesh:read.", 403)
+    async with driven(mesh, (120, 40)) as console:
+        await console.until("the key may not look at voters. Ask for the scope mesh:read.")
+        head = (await console.until("llama3-8b")).split("\n")[0]
+        assert "nodes 23/24" in head and "queue 2" in head and "may not" not in head
+        await console.press("4")
+        await console.until("the key may not look at voters. Ask for the scope mesh:read.")
+
+
+async def test_that_the_groups_are_refused_is_said_until_they_are_not(monkeypatch):
+    monkeypatch.setattr("console.store.session.STATUS_S", 0.02)
+    mesh, read = example_mesh(), []
+    refuse_at(mesh, "_watch", "the key may not look at groups", "Ask for the scope tasks:read.", 403)
+
+    async with driven(mesh, (120, 40)) as console:
+        await console.until("the key may not look at groups. Ask for the scope tasks:read.")
+        session = console.app.session
+        for _ in range(20):
+            at, before = session.status_at, session.trouble
+            await console.until(lambda at=at: session.status_at != at)
+            read.append((before, session.trouble))
+        assert set(read) == {("the key may not look at groups",) * 2}, "the voters are read meanwhile"
+
+
+@pytest.mark.parametrize(("key", "route"), [("l", "_logs"), ("m", "_curves")])
+async def test_what_is_refused_of_a_group_says_what_to_do(key, route):
+    mesh = example_mesh()
+    refuse_at(mesh, route, "gpu-03 has it and does not answer " * 3, "Look at that host.", 409)
+    async with driven(mesh, (80, 24)) as console:
+        await console.until("llama3-8b")
+        await console.press("j", "j", "j", key)
+        await console.until(lambda: "Look at that host." in " ".join("\n".join(console.lines()).split()))
+
+
 async def test_what_was_never_read_is_not_called_well_or_none():
     body = {"code": "unauthenticated", "message": "the token is not known here", "hint": "Give --token-file."}
     async with refused(401, body) as console:

@@ -43,6 +43,7 @@ def test_spread_fills_the_width(left, right, cells):
 
 def test_what_is_cut_stays_apart_from_what_stands_beside_it():
     assert plain(spread((("left" * 9, "text"),), (("right", "text"),), 20)) == "leftleftleftl… right"
+    assert plain(spread((("left" * 9, "text"),), (("right" * 9, "text"),), 20)) == "leftleft… rightrigh…"
 
 
 @settings(deadline=None)
