@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from agentd.runtime.base import TaskId
-from schemas.commands import command
-from schemas.errors import HeteroFlowError
+from schemas.commands import command, encode_command
+from schemas.errors import HeteroFlowError, InvalidInput
 
 log = logging.getLogger(__name__)
 ReportName = tuple[TaskId, int]
@@ -16,6 +16,7 @@ ReportName = tuple[TaskId, int]
 _REPEAT_AFTER_S = 1.0
 _RETRY_MIN_S, _RETRY_MAX_S = 0.1, 2.0
 _BATCH = 500
+_HELD_BACK_S = 60.0
 
 
 class Proposer(Protocol):
@@ -48,16 +49,24 @@ class Reporter:
             self._wake.set()
 
     async def run(self) -> None:
-        retry_s = _RETRY_MIN_S
+        retry_s, most = _RETRY_MIN_S, _BATCH
         while True:
             await self._wake.wait()
-            batch = dict(sorted(self._waiting.items())[:_BATCH])
+            batch = dict(sorted(self._waiting.items())[:most])
             if not batch:
                 self._wake.clear()
                 continue
             self._in_flight = frozenset(batch)
             try:
-                index = await self._send(list(batch.values()))
+                index, held_s = await self._send(list(batch.values())), 0.0
+            except InvalidInput as error:
+                # Together they may be too much for one command; and one that no command can hold must not keep back
+                # what all other tasks of this host have to tell.
+                if len(batch) > 1:
+                    most = len(batch) // 2
+                    continue
+                log.error("a report cannot be told, so its group does not hear of it: %s", error)
+                index, held_s = 0, _HELD_BACK_S
             except (HeteroFlowError, OSError, TimeoutError) as error:
                 log.warning("reports not delivered, trying again: %s", error, extra={"reports": len(batch)})
                 await asyncio.sleep(retry_s)
@@ -65,8 +74,8 @@ class Reporter:
                 continue
             finally:
                 self._in_flight = frozenset()
-            retry_s = _RETRY_MIN_S
-            sent = (index, time.monotonic())
+            retry_s, most = _RETRY_MIN_S, min(most * 2, _BATCH)
+            sent = (index, time.monotonic() + held_s)
             for name in batch:
                 self._waiting.pop(name, None)
                 self._sent[name] = sent
@@ -74,6 +83,8 @@ class Reporter:
     async def _send(self, reports: list[dict[str, Any]]) -> int:
         sent_ms = time.time_ns() // 1_000_000
         told = command("TaskReports", node=self._node_id, uid=self._uid, reports=reports, sent_ms=sent_ms)
+        # Here, since a frame that is too large would cost this agent's connection to its voter.
+        encode_command(told)
         outcome = await self._mesh.propose(told)
         if not outcome["ok"]:
             log.warning("reports refused: %s", outcome["text"], extra={"code": outcome["code"]})

@@ -13,6 +13,8 @@ from agentd.core.reconcile import Action, Claim, DropClaim, MakeClaim, Remove, R
 from agentd.node_feed import NodeFeed, Row
 from agentd.reporter import Reporter
 from agentd.runtime.base import Observed, Runtime, RuntimeRefused, TaskId, TaskSpec
+from schemas.lexemes import sayable
+from schemas.limits import TEXT_MAX
 from schemas.states import BOUND
 
 log = logging.getLogger(__name__)
@@ -159,7 +161,7 @@ class TaskHost:
                 continue
             if (text := claim.progress.text) and row["reason"] != text:
                 ref = {"group_id": key.group_id, "attempt": key.attempt, "rank": key.rank, "token": claim.token}
-                yield key, {**ref, "seq": 0, "kind": "progress", "text": text[:4096]}
+                yield key, {**ref, "seq": 0, "kind": "progress", "text": _said(text)}
 
     async def _try(self, action: Action, seen: Mapping[TaskId, Observed]) -> None:
         """A task that cannot be handled must not take its neighbours' supervision away."""
@@ -251,7 +253,7 @@ class TaskHost:
                 fields["reached"] = list(held.reach.reached)
                 fields["unreached"] = [dict(one) for one in held.reach.unreached]
         if report.kind == "claim_failed" and claim is not None and isinstance(refusal := claim.result, ClaimRefused):
-            fields |= {"code": refusal.code, "text": refusal.text[:4096], "permanent": refusal.permanent}
+            fields |= {"code": refusal.code, "text": _said(refusal.text), "permanent": refusal.permanent}
         if report.kind == "started" and seen is not None and seen.started_ms is not None:
             fields["at_ms"] = seen.started_ms
         if report.kind == "log_lost" and seen is not None:
@@ -268,18 +270,23 @@ class TaskHost:
 
 def _exit_fields(seen: Observed | None, why_unseen: str) -> dict[str, Any]:
     if seen is None:
-        return {"exit_code": None, "signal": None, "why": "lost", "text": why_unseen[:4096]}
+        return {"exit_code": None, "signal": None, "why": "lost", "text": _said(why_unseen)}
     fields: dict[str, Any] = {
         "exit_code": seen.exit_code,
         "signal": seen.signal,
         "why": seen.why,
-        "text": seen.text[:4096],
+        "text": _said(seen.text),
     }
     if seen.ended_ms is not None:
         fields["at_ms"] = seen.ended_ms
     if seen.failure_class:
         fields["class"] = seen.failure_class
     return fields
+
+
+def _said(text: str) -> str:
+    """As a report holds it, whatever names of files are in it."""
+    return sayable(text)[:TEXT_MAX]
 
 
 async def _refuse(refusal: ClaimRefused) -> ClaimRefused:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from schemas.errors import Finding
-from schemas.lexemes import kind_of
+from schemas.lexemes import kind_of, lone_surrogate
 from schemas.limits import DOCUMENT_DEPTH_MAX, INT_MAX, LIST_MAX, MAP_MAX, NAME_MAX
 
 Check = Callable[[object, str, list[Finding]], None]
@@ -21,7 +21,7 @@ def text(limit: int = NAME_MAX, empty: bool = False) -> Check:
             say(found, path, "is empty")
         elif len(value) > limit:
             say(found, path, f"has {len(value)} characters; at most {limit} fit")
-        elif not _encodable(value):
+        elif lone_surrogate(value):
             say(found, path, "holds half of a surrogate pair, which is no text")
 
     return check
@@ -131,7 +131,7 @@ def plain(value: object, path: str, found: list[Finding], depth: int = 0) -> Non
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, str):
-        if not _encodable(value):
+        if lone_surrogate(value):
             say(found, path, "holds half of a surrogate pair, which is no text")
     elif isinstance(value, int):
         if not -INT_MAX <= value <= INT_MAX:
@@ -143,7 +143,7 @@ def plain(value: object, path: str, found: list[Finding], depth: int = 0) -> Non
         say(found, path, f"is nested deeper than {DOCUMENT_DEPTH_MAX} levels")
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            if not isinstance(name, str) or not _encodable(name):
+            if not isinstance(name, str) or lone_surrogate(name):
                 say(found, f"{path} key {name!r:.80}", "must be text")
             else:
                 plain(item, f"{path}.{name}", found, depth + 1)
@@ -164,7 +164,5 @@ def plain_map(value: object, path: str, found: list[Finding]) -> None:
 def payload(value: object, path: str, found: list[Finding]) -> None:
     if not isinstance(value, bytes | str):
         say(found, path, f"must be bytes or text, not {kind_of(value)}")
-
-
-def _encodable(value: str) -> bool:
-    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+    elif isinstance(value, str) and lone_surrogate(value):
+        say(found, path, "holds half of a surrogate pair, which is no text")

@@ -32,6 +32,12 @@ def lone_surrogate(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def sayable(text: str) -> str:
+    """The same where UTF-8 can carry it. A name of a host's file may be any bytes, and those that are no UTF-8 come as
+    half surrogates: they are written as `\\udcXX`."""
+    return text.encode("utf-8", "backslashreplace").decode() if lone_surrogate(text) else text
+
+
 def kind_of(value: object) -> str:
     """What a value is, in the words of documents and not of Python."""
     if value is None:

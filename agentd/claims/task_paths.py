@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from agentd.core.claim import ClaimRefused, allowed_root, disk_refusal, may_create_root, path_refusal
 from agentd.logs.writer import reserved_bytes
+from schemas.lexemes import sayable
 from schemas.limits import TEXT_MAX
 from schemas.rules.host_paths import host_path_refusal
 
@@ -41,8 +42,8 @@ def prepare_checkpoint_path(path: str, roots: Sequence[str], private: Sequence[s
 
 
 def linked_to(path: str) -> str | None:
-    """The directory that `path` is by another name, None where there is no link in it."""
-    real = os.path.realpath(path)
+    """The directory that `path` is by another name, as the mesh can be told; None where there is no link in it."""
+    real = sayable(os.path.realpath(path))
     return real if real != os.path.normpath(path) and len(real) <= TEXT_MAX else None
 
 

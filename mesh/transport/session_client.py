@@ -44,6 +44,15 @@ def error_of(problem: Problem) -> HeteroFlowError:
     return error
 
 
+def _packed(number: int, op: str, args: dict[str, Any]) -> bytes:
+    """Raises InvalidInput, as the voter would, had it ever come there."""
+    try:
+        return pack([number, op, args])
+    except UnicodeEncodeError as error:
+        code = "invalid_command" if op == "propose" else "invalid_query"
+        raise InvalidInput(code, f"a {op} holds half of a surrogate pair, which is no text") from error
+
+
 class SessionClient:
     """on_push(self, kind, value) runs for pushes, on_lost(self) once at the end."""
 
@@ -96,9 +105,10 @@ class SessionClient:
         if self.lost or self.carrier is None:
             raise SessionLost("the connection to the voter ended")
         self._number += 1
+        packed = _packed(self._number, op, args)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls[self._number] = future
-        self.carrier.send(pack([self._number, op, args]))
+        self.carrier.send(packed)
         return future
 
     async def call(self, op: str, args: dict[str, Any], timeout_s: float) -> Any:
@@ -110,9 +120,10 @@ class SessionClient:
         if self.lost or self.carrier is None:
             raise SessionLost("the connection to the voter ended")
         self._number += 1
+        packed = _packed(self._number, op, args)
         stream = Stream(self.carrier)
         self._streams[self._number] = stream
-        self.carrier.send(pack([self._number, op, args]))
+        self.carrier.send(packed)
         return stream
 
     def retire(self) -> None:

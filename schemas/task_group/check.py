@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import Finding, InvalidInput
-from schemas.lexemes import lone_surrogate
+from schemas.lexemes import sayable
 from schemas.limits import DOCUMENT_MAX
 from schemas.rules.allowed_paths import DEFAULT_ALLOWED_PATHS, host_path
 from schemas.rules.frameworks import FRAMEWORKS
@@ -191,7 +191,4 @@ def _sorted(found: Iterable[Finding]) -> list[Finding]:
 
 
 def _sayable(item: Finding) -> Finding:
-    parts = (item.code, item.path, item.message, item.hint)
-    if not any(lone_surrogate(part) for part in parts):
-        return item
-    return Finding(*(part.encode("utf-8", "backslashreplace").decode() for part in parts))
+    return Finding(*map(sayable, (item.code, item.path, item.message, item.hint)))

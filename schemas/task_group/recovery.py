@@ -16,7 +16,7 @@ _RECORD = Record(
         "on": readers.listed(readers.choice(*INFRASTRUCTURE), len(INFRASTRUCTURE), one_alone=True),
     },
     ("max_restarts",),
-    "Write max_restarts (0 to 100) and, where not all, on: the classes of failure it is restarted after.",
+    f"Write max_restarts (0 to {RESTARTS_MAX}) and, where not all, on: the classes of failure it is restarted after.",
 )
 
 

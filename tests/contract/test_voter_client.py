@@ -67,7 +67,12 @@ async def test_a_refusal_is_an_answer_with_its_reason(mesh: MeshClient) -> None:
 
 async def test_a_malformed_command_is_never_proposed(mesh: MeshClient) -> None:
     before = (await mesh.status())["last"]
-    for wrong in ({}, {"v": 1, "t": "Nothing"}, command("Noop", payload=b"", more=1)):
+    for wrong in (
+        {},
+        {"v": 1, "t": "Nothing"},
+        command("Noop", payload=b"", more=1),
+        command("Noop", payload="caf\udce9"),
+    ):
         with pytest.raises(InvalidInput) as refused:
             await mesh.propose(wrong)
         assert refused.value.code == "invalid_command"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import socket
 from dataclasses import replace
@@ -64,6 +65,33 @@ async def test_a_gang_from_bind_to_free_cards(world):
         assert not a.runtime.host and not b.runtime.host, "the runtime lets go of what the mesh has passed by"
         assert (await mesh.query([{"scan": ["hold", ""]}]))["results"] == [[]]
         assert not a.feed.tasks and not a.feed.groups
+
+
+async def test_a_link_to_a_name_that_is_no_text_is_told_and_keeps_back_no_other_report(world):
+    mesh, state, path = world
+    a = MemoryHost(mesh, "a", path, lambda spec: Behaviour(run_s=30))
+    place = os.fsencode(path) + b"/caf\xe9"
+    os.mkdir(place)
+    os.symlink(place, path / "by-link")
+    async with agents(a):
+        odd = await state.submit(checkpoint_path=f"{path}/by-link/run")
+        await state.bind(odd, ["a"])
+        plain = await state.submit()
+        await state.bind(plain, ["a"], port=PORT + 1, card=1)
+        await state.until(plain, statuses("claimed"))
+        await state.until(odd, statuses("claimed"))
+    assert (await state.get("group", odd))["real_paths"] == [f"{path}/caf\\udce9/run"]
+
+
+async def test_a_refusal_names_a_path_that_is_no_text(world):
+    mesh, state, path = world
+    os.symlink(b"/nowhere/caf\xe9", path / "by-link")
+    async with agents(MemoryHost(mesh, "a", path)):
+        odd = await state.submit(checkpoint_path=f"{path}/by-link/run")
+        await state.bind(odd, ["a"])
+        await state.until(odd, lambda group, tasks: group["status"] == "failed")
+    failure = (await state.get("group", odd))["failure"]
+    assert failure["class"] == "path_leaves_allowed" and "/nowhere/caf\\udce9/run" in failure["text"]
 
 
 async def test_the_port_is_held_from_claim_to_start(world):

@@ -5,6 +5,7 @@ from typing import Any
 
 from mesh.core.state.group import Group
 from mesh.core.state.store import Row
+from schemas.limits import TEXT_MAX
 
 PATH_IN_USE = "checkpoint_path_in_use"
 # Of one group: as many as there are ways to mount a share. More are not kept.
@@ -40,4 +41,4 @@ def _text(group: Group, path: str, user: Row) -> str:
     return (
         f"checkpoint_path {group.row['checkpoint_path']} leads through a link to {path}, which {who} uses; two groups "
         "would overwrite each other's checkpoints: wait for it, stop it, or choose another path"
-    )[:4096]
+    )[:TEXT_MAX]

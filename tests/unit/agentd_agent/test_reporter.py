@@ -7,6 +7,7 @@ import pytest
 from agentd.reporter import Reporter
 from agentd.runtime.base import TaskId
 from schemas.errors import NoLeader
+from tests.waiting import eventually
 
 KEY = TaskId("tg-a", 1, 0)
 
@@ -37,8 +38,9 @@ async def reporter():
     task.cancel()
 
 
-def report(seq):
-    return (KEY, {"seq": seq})
+def report(seq, **more):
+    ref = {"group_id": "tg-" + "0" * 20, "attempt": 1, "rank": 0, "token": 1}
+    return (KEY, {**ref, "seq": seq, "kind": "claim_failed", "code": "c", "text": "t", "permanent": False, **more})
 
 
 async def settle():
@@ -98,3 +100,21 @@ async def test_what_is_not_wanted_any_more_is_not_sent(reporter):
     made.offer([], 6)
     await asyncio.sleep(0.3)
     assert mesh.sent == []
+
+
+@pytest.mark.parametrize("wrong", [{"text": "caf\udce9"}, {"text": "x" * 5000}, {"kind": "of a later agent"}])
+async def test_a_report_that_no_command_can_hold_keeps_back_no_other(reporter, wrong):
+    made, mesh = reporter
+    offered = [report(seq, **(wrong if seq == 5 else {})) for seq in range(1, 10)]
+    made.offer(offered, 5)
+    await eventually(lambda: f"all but the fifth, not {mesh.sent}", lambda: sum(map(len, mesh.sent)) == 8)
+    made.offer([*offered, report(10)], 5)
+    await eventually(lambda: f"the tenth last, not {mesh.sent}", lambda: mesh.sent[-1] == [10])
+    assert sorted(seq for batch in mesh.sent for seq in batch) == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+
+
+async def test_reports_that_are_too_much_for_one_command_are_told_in_several(reporter):
+    made, mesh = reporter
+    made.offer([report(seq, text="x" * 4000) for seq in range(1, 201)], 5)
+    await eventually(lambda: f"200 reports, not {mesh.sent}", lambda: sum(map(len, mesh.sent)) == 200)
+    assert [seq for batch in mesh.sent for seq in batch] == list(range(1, 201))
