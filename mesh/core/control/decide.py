@@ -23,6 +23,7 @@ from schemas.limits import (
     PHASE_TRIES,
     REASONS_PER_COMMAND,
     START_DEADLINE_MS,
+    TEXT_MAX,
 )
 from schemas.states import PARENT_CHECKPOINT, RESUME_MISSING, SCHEDULING
 
@@ -205,7 +206,9 @@ def _time_out(view: View, attempt: Attempt) -> dict[str, Any]:
 
 
 def _rollback(attempt: Attempt, code: str, why: str, node: str | None) -> dict[str, Any]:
-    return command("RollbackGroup", group_id=attempt.group_id, attempt=attempt.attempt, code=code, text=why, node=node)
+    """why: with what several nodes say, perhaps more than a command holds."""
+    text = why[:TEXT_MAX]
+    return command("RollbackGroup", group_id=attempt.group_id, attempt=attempt.attempt, code=code, text=text, node=node)
 
 
 def _reasons(view: View, planned: Plan, now: Now, memory: Memory) -> Commands:

@@ -69,6 +69,23 @@ def test_nodes_that_see_different_things(world, sees, words, order):
     assert not any(task["status"] in ("starting", "running") for task in world.tasks(group))
 
 
+@pytest.mark.parametrize(
+    ("code", "sees"),
+    [
+        ("storage_not_shared", ({**THERE, "pick": "x" * 4096}, {**OTHER, "pick": "y" * 4096})),
+        (
+            "resume_incomplete",
+            [{**NOTHING, "text": "a is empty; " * 341, "field": "f", "code": "resume_incomplete"}] * 2,
+        ),
+    ],
+)
+def test_what_nodes_say_at_length_still_fits_a_command(world, code, sees):
+    group = submitted(world)
+    claim(world, group, *sees)
+    (rollback,) = world.control()
+    assert (rollback["t"], rollback["code"]) == ("RollbackGroup", code)
+
+
 PATH = "/data/base/step-5"
 NAMED = {"pick": PATH, "digest": "aa", "text": f"{PATH} is complete", "field": "resume_from_checkpoint"}
 MISSING = {**NAMED, "pick": "", "digest": "00", "text": f"{PATH} does not exist there", "code": "resume_missing"}

@@ -9,7 +9,7 @@ from mesh.core.control.view import View
 from mesh.core.state.dict_store import DictStore
 from mesh.core.state.outcome import Outcome
 from mesh.core.state.reducer import apply
-from schemas.commands import command
+from schemas.commands import command, encode_command
 from schemas.ids import make_group_id
 from schemas.states import GONE, ORDER_CLAIM, ORDER_START, ORDER_STOP
 
@@ -61,6 +61,7 @@ class World:
         return outcome
 
     def propose(self, proposal: dict[str, Any]) -> Outcome:
+        encode_command(proposal)  # as the voter does
         fields = {key: value for key, value in proposal.items() if key not in ("v", "t")}
         return self.do(proposal["t"], **fields)
 
