@@ -15,6 +15,8 @@ from agentd.shim.rotations import Rotations
 
 _READ_BYTES = 1 << 20
 _STREAMS = {"stdout": OUT, "stderr": ERR}
+# Never inside a record: the quotes of its text are escaped.
+_BEGIN = b'{"log":'
 
 
 class Record(NamedTuple):
@@ -51,17 +53,26 @@ class JsonLog:
                 return []
             if _inode(self._names[-1]):
                 self._gap = "output before {1} may be lost to rotation"
+        while data := self._more():
+            self._at += len(data)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            records = [record for line in lines if line for record in self._records(line)]
+            if records:
+                return records
+        return []
+
+    def _more(self) -> bytes:
         data = os.read(self._fd, _READ_BYTES)
         if not data:
             self._look_for_change()
             data = os.read(self._fd, _READ_BYTES)
-        self._at += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [record for line in lines if line for record in self._records(line)]
+        return data
 
     def finish(self) -> list[Record]:
         """To be called when the log is over and `read` gave nothing."""
-        return self._end_gap("its end", self._last_ns)
+        lines, self._rest = self._rest.split(b"\n"), b""
+        half = [record for line in lines if line for record in self._records(line)]
+        return [*half, *self._end_gap("its end", self._last_ns)]
 
     def close(self) -> None:
         self._rotations.close()
@@ -87,17 +98,20 @@ class JsonLog:
     def _look_for_change(self) -> None:
         """At the end of a file: it was cut, or there is a newer one. What was written to this one before it was put
         aside is read first: the caller asks again."""
+        inodes = self._inodes()
+        # After the names: only of a file that has been put aside already does its size stay.
         mine = os.fstat(self._fd)
         if mine.st_size < self._at:
             self._gap = "output after {0} may be lost: the engine's log file was cut from outside"
             os.lseek(self._fd, 0, os.SEEK_SET)
-            self._at, self._rest = 0, b""
+            self._at, self._rest = 0, self._rest + b"\n"
             return
-        inodes = self._inodes()
-        if inodes[0] in (mine.st_ino, 0) or mine.st_size > self._at:
+        if mine.st_size > self._at:
             return
         if mine.st_ino in inodes:
-            if self._go_to_inode(inodes[inodes.index(mine.st_ino) - 1]):
+            # Any name may be free: an engine can be killed between two steps of a rotation.
+            younger = [inode for inode in inodes[: inodes.index(mine.st_ino)] if inode]
+            if younger and self._go_to_inode(younger[-1]):
                 self._born_at += 1
             return
         born_at = self._born_at
@@ -133,19 +147,26 @@ class JsonLog:
                 continue
             if os.fstat(fd).st_ino == inode:
                 self._close_file()
-                self._fd, self._at, self._rest = fd, 0, b""
+                # No record goes on in another file: one that is half there ends here.
+                self._fd, self._at, self._rest = fd, 0, self._rest + b"\n"
                 return True
             os.close(fd)
         return False
 
     def _records(self, line: bytes) -> list[Record]:
+        if self._gap is not None:
+            # A file that was cut begins with a hole where the engine writes on at its old place.
+            line = line.lstrip(b"\0")
         try:
             value = json.loads(line)
             stream, at_ns = _STREAMS[value["stream"]], self._time_ns(value["time"])
             record = Record(stream, at_ns, value["log"].encode("utf-8", "surrogatepass"))
         except (ValueError, KeyError, TypeError, AttributeError):
+            # An engine killed in mid-record leaves half of one, and the next engine goes on behind it on its line.
+            half, begin, whole = line.rpartition(_BEGIN)
             said = f"a record after {_when(self._last_ns)} is lost: the engine's log is damaged there"
-            return [Record(PLATFORM, self._last_ns, said.encode(), len(line))]
+            damage = Record(PLATFORM, self._last_ns, said.encode(), len(half or line))
+            return [damage, *(self._records(begin + whole) if half else [])]
         said_first = self._end_gap(_when(at_ns), at_ns)
         self._last_ns = at_ns
         return [*said_first, record]

@@ -1,8 +1,12 @@
 """The engine's log files read by place: rotated, cut, damaged, half written."""
 
 import json
+import os
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -79,7 +83,7 @@ def test_half_a_record_is_waited_for(path: Path) -> None:
     whole = record("line\n")
     append(path, whole[:20])
     log = JsonLog(str(path), 4, 1000)
-    assert texts(log) == []
+    assert log.read() == []
     append(path, whole[20:])
     assert texts(log) == ["line\n"]
     log.close()
@@ -188,4 +192,114 @@ def test_a_damaged_record_costs_itself_alone(path: Path, damage: bytes) -> None:
     append(path, record("a\n"), damage, record("b\n"))
     log = JsonLog(str(path), 4, 1000)
     assert texts(log) == ["a\n", f"[{len(damage) - 1}]", "b\n"]
+    log.close()
+
+
+def test_a_record_that_the_engine_s_death_cut_does_not_cost_the_next_one_on_its_line(path: Path) -> None:
+    """As `kill -9` of an engine leaves it: the next engine writes on behind the half record."""
+    half = record("b\n")[:50]
+    append(path, record("a\n"), half, record('{"log":"c"}\n'))
+    log = JsonLog(str(path), 4, 1000)
+    assert texts(log) == ["a\n", "[50]", '{"log":"c"}\n']
+    append(path, half, half, record("d\n"))
+    assert texts(log) == ["[100]", "d\n"]
+    log.close()
+
+
+def test_half_a_record_at_the_end_of_a_file_is_said(path: Path) -> None:
+    append(path, record("a\n"), record("b\n")[:30])
+    log = JsonLog(str(path), 4, 1000)
+    assert [one.data for one in log.read()] == [b"a\n"]
+    rotate(path)
+    append(path, record("c\n"), record("d\n")[:40])
+    assert texts(log) == ["[30]", "c\n", "[40]"]
+    log.close()
+
+
+def test_the_hole_that_a_cut_leaves_before_an_engine_that_writes_on_at_its_place_is_no_loss(path: Path) -> None:
+    append(path, record("a\n"))
+    log = JsonLog(str(path), 4, 1000)
+    assert texts(log) == ["a\n"]
+    path.write_bytes(b"")
+    assert log.read() == []
+    path.write_bytes(b"\0" * 3_000_000 + record("b\n"))
+    cut, after = read(log)
+    assert b"cut from outside" in cut.data
+    assert (cut.lost, after.data) == (0, b"b\n")
+    log.close()
+
+
+FILES = 8
+
+
+class Engine:
+    """Writes numbered records and rotates in its single steps, one a call of `step`. Killed at any of them, it leaves
+    half a record, or files half renamed."""
+
+    def __init__(self, path: Path, chance: random.Random) -> None:
+        self.path, self.chance = path, chance
+        self.written: list[str] = []
+        self.halves = 0
+        self.over = False
+        self._glued = False
+        self._work = self._works()
+
+    def step(self) -> None:
+        self.over = next(self._work, "over") == "over"
+
+    def _works(self) -> Iterator[None]:
+        path, chance = self.path, self.chance
+        while not Path(f"{path}.{FILES - 1}").exists():
+            for _ in range(chance.randrange(1, 4)):
+                text = f"{len(self.written)}\n"
+                if chance.random() < 0.15:
+                    append(path, record("half\n")[: chance.randrange(20, 60)])
+                    self.halves += not self._glued
+                    self._glued = True
+                    yield
+                append(path, record(text))
+                self._glued = False
+                self.written.append(text)
+                yield
+            younger = sorted((int(file.suffix[1:]) for file in path.parent.glob("*.log.*")), reverse=True)
+            killed = chance.random() < 0.3
+            for number in younger:
+                Path(f"{path}.{number}").rename(f"{path}.{number + 1}")
+                yield
+                if killed and chance.random() < 0.5:
+                    break
+            else:
+                path.rename(f"{path}.1")
+                yield
+                path.touch()
+                yield
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_whatever_the_engine_does_between_two_calls_of_the_reader_each_record_is_read_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Also killed within a rotation or a record. Nothing is outrun here: no file is ever removed."""
+    chance = random.Random(seed)
+    engine = Engine(path, chance)
+
+    class Calls:
+        """`os`, as the reader calls it: before each call the engine may do some steps."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("read", "open", "stat", "fstat"):
+                for _ in range(chance.choice((1, 2, 5)) if chance.random() < 0.15 else 0):
+                    engine.step()
+            return getattr(os, name)
+
+    log = JsonLog(str(path), FILES, 1000)
+    engine.step()
+    found = log.read()
+    with monkeypatch.context() as patched:
+        patched.setattr("agentd.shim.json_log.os", Calls())
+        while not engine.over:
+            found += log.read()
+    found += read(log)
+    assert [one.data.decode() for one in found if one.stream] == engine.written, f"seed {seed}"
+    assert sum(not one.stream for one in found) == engine.halves, f"seed {seed}"
     log.close()
