@@ -37,6 +37,11 @@ _NEVER = "0001-01-01"
 _ONE_FRAME_NS, _ONE_FRAME_BYTES = 20_000_000, 60_000
 
 
+_MISSED = (
+    "output before the end may be missing: Docker did not answer when the program ended, and what a program writes "
+    "while Docker is down is lost if it also ends then"
+)
+
 # What the container's init says instead of a program that it cannot run.
 _INIT_FAILED = b"[FATAL tini ("
 
@@ -78,6 +83,8 @@ class ContainerLife:
         self._main: Process | None = None
         self._pidfd = -1
         self._gone_ns = 0
+        # Said that the engine may not have been there when the container ended.
+        self._missed = False
         self._end: End | None = None
         self._start_error = ""
         self._lines: JsonLog | None = None
@@ -179,6 +186,8 @@ class ContainerLife:
     def _hear(self, answer: Answer, now_ns: int) -> None:
         self._ask_at_ns = now_ns + int((_ENDED_LOOK_S if self._gone_ns else _ASK_AGAIN_S) * 1e9)
         if answer.status == 0:
+            if self._gone_ns and not self._missed:
+                self._say_missed()
             return
         if answer.status == 404:
             self._vanished(answer.message)
@@ -304,6 +313,13 @@ class ContainerLife:
         self._log.lose(record.lost)
         with contextlib.suppress(OSError):
             write_json(os.path.join(self._directory, LOST), {"bytes": self._log.lost_bytes})
+
+    def _say_missed(self) -> None:
+        """Behind all that the engine has written so far."""
+        self._missed = True
+        while self._lines is not None and self._move_some(self._lines):
+            pass
+        self._log.say(_MISSED, time.time_ns())
 
     def _drain(self) -> None:
         """All that the engine wrote before it said that the container has ended."""
