@@ -216,7 +216,7 @@ async def test_output_that_ends_with_its_program_while_the_engine_is_down_is_sai
         async def two_lines() -> bool:
             return len(host.lines()) > 1
 
-        await until("its last line, or ours", two_lines)
+        await eventually("its last line, or ours", two_lines)
         await asyncio.to_thread(engine_up)
         assert (await host.until("exited")).exit_code == 0
         items = [item for item in read_log(str(host.directory() / "log"), over=True) if isinstance(item, Line)]
