@@ -20,6 +20,19 @@ pieces = st.sampled_from(
         *" \t\n;&|()<>{}\"'\\$`#=!-2",
         *"&& || ${ $(( $( [[ ]] torchrun --nnodes= fi done esac env eval export A= $NODE_RANK t.py".split(),
         *(f"{word} " for word in "if then do env -i sudo unset deepspeed function bash -c python -m nohup 2>".split()),
+        *(
+            "exit ",
+            "wait ",
+            "return ",
+            "rc=",
+            "²",
+            "٣",
+            "9" * 4301,
+            "$(",
+            "kill ",
+            "sleep infinity ",
+            "while true; do ",
+        ),
         *("for x in ", "case x in ", "accelerate launch ", "mpirun -np ", "|| true", "<<E\n", "\r\n", "\0"),
         *("\U000f0000", "\U000f0001"),
     ]
@@ -72,6 +85,36 @@ def test_no_command_crashes_the_guards(command, framework, shape, hyper_params, 
         assert finding.message.isprintable()
         json.dumps(finding.to_dict())
     assert command_findings(training, {"env": {"A": "b c"}, "command": command}, framework) == (errors, warnings)
+
+
+NUMBERED = (
+    *(
+        "torchrun t.py; exit {}",
+        "rc={}; torchrun t.py; exit $rc",
+        "torchrun t.py & wait {}",
+        "torchrun t.py || exit {}",
+    ),
+    *("f() {{ torchrun t.py; return {}; }}; f", "torchrun t.py; [ $? -eq {} ]", "torchrun t.py & wait %{}"),
+    *("set -- a; shift {}; torchrun t.py", "torchrun --nnodes=$(({} + 1)) t.py", "X={}; torchrun --nnodes=$((X)) t.py"),
+    *(
+        "torchrun --nnodes={} t.py",
+        "torchrun --nnodes={}:{} t.py",
+        "mpirun -np {} t : -np {} t",
+        "timeout {} torchrun t.py",
+    ),
+    *("deepspeed --include localhost:{} t.py", "torchrun t.py --num-layers {}", "torchrun --rdzv_endpoint=a:{} t.py"),
+)
+
+
+@pytest.mark.attack(39)
+@pytest.mark.parametrize("number", ("9" * 4301, "-" + "9" * 4301, "²", "٣", "1e999", "256"), ids=lambda said: said[:6])
+@pytest.mark.parametrize("command", NUMBERED)
+def test_no_number_crashes_the_guards(command, number):
+    """Python takes `²` for a digit and no number of it, and no number of more than 4300 digits."""
+    for framework in ("ddp", "deepspeed", "megatron"):
+        check_task_group(
+            document_of({"command": command.format(*[number] * command.count("{}")), "framework": framework})
+        )
 
 
 @pytest.mark.attack(39)

@@ -57,8 +57,6 @@ def command_findings(
             launches = launches_of(found)
             judge_choice(found, launches, training.get("launcher"), judge)
             for launch in launches:
-                if "help" in launch.options.given and not launch.script:
-                    continue
                 _WORLDS[launch.kind](launch, judge)
             judge_variables(found, launches, judge)
             judge_untold(found, launches, judge)
@@ -75,7 +73,7 @@ def _known(shape: Shape, parameters: Mapping[str, str], env: Mapping[str, str]) 
     """Variables whose value is the same on every node and known now."""
     known = dict(env) | {variable_name(key): value for key, value in parameters.items()}
     for names, count in (
-        (("NNODES", "PET_NNODES", "PADDLE_NNODES"), shape.nodes),
+        (("NNODES", "PET_NNODES", "PADDLE_NNODES", "JAX_NUM_PROCESSES"), shape.nodes),
         (("NPROC_PER_NODE", "LOCAL_WORLD_SIZE", "PET_NPROC_PER_NODE", "PADDLE_NPROC_PER_NODE"), shape.cards),
         (("WORLD_SIZE",), shape.world),
     ):

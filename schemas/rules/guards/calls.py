@@ -18,7 +18,16 @@ from schemas.rules.guards.words import (
     joined,
     without_private,
 )
-from schemas.rules.guards.wrappers import PLAIN_SHELLS, SHELLS, base_name, behind, line_of, of_bash
+from schemas.rules.guards.wrappers import (
+    PLAIN_SHELLS,
+    SHELLS,
+    base_name,
+    behind,
+    launches_world,
+    line_of,
+    may_launch,
+    of_bash,
+)
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)\Z", re.DOTALL)
 _DECLARE = frozenset(("export", "declare", "typeset", "readonly", "local"))
@@ -33,7 +42,8 @@ _STEPS_MAX = 50_000
 @dataclass(frozen=True, slots=True)
 class Call:
     """words: the program and its arguments. environment: as the call gets it. conditional: it stands in a branch.
-    looped: in a loop. expanded: by a shell, so that a `$` left over is meant."""
+    looped: in a loop. expanded: by a shell, so that a `$` left over is meant. caught: in `$(…)`, which keeps what it
+    prints."""
 
     words: list[str]
     environment: Environment
@@ -41,6 +51,7 @@ class Call:
     conditional: bool
     looped: bool
     expanded: bool
+    caught: bool = False
 
     @property
     def set_here(self) -> dict[str, str]:
@@ -72,9 +83,17 @@ class Walk:
     calls: list[Call] = field(default_factory=list)
     fields: dict[int, list[str]] = field(default_factory=dict)
     inner: dict[int, Inner] = field(default_factory=dict)
+    # The shells of the `$(…)` in its words, where one of them launches; None for any other `$(…)`.
+    outputs: dict[int, list[Inner | None]] = field(default_factory=dict)
     # What was taken off in front of what a simple command runs.
     wrappers: dict[int, list[list[str]]] = field(default_factory=dict)
     of_bash: list[str] = field(default_factory=list)
+    followed: set[str] = field(default_factory=set)  # lines of `$(…)`
+
+    def within(self, number: int) -> list[Inner]:
+        """Every shell that a simple command starts."""
+        inner = self.inner.get(number)
+        return [*([inner] if inner else ()), *filter(None, self.outputs.get(number, ()))]
 
 
 def walk(command: str | Sequence[str], environment: Mapping[str, str]) -> Walk:
@@ -101,6 +120,7 @@ class _Place:
     expanded: bool = True
     depth: int = 0
     plain: bool = False
+    caught: bool = False
 
 
 class _Walker:
@@ -174,6 +194,7 @@ class _Walker:
             raise Unreadable("it does more than can be followed")
         fields = self._fields(simple.words, environment)
         self._found.fields[simple.number] = fields
+        self._outputs(simple, environment, place)
         own = environment.copy() if fields and simple.assigns else environment
         for name, value in simple.assigns:
             self._assign(own, name, value, environment)
@@ -181,6 +202,35 @@ class _Walker:
             self._assign(environment, name, value, environment)
         if fields:
             self.words(fields, own, simple, place)
+
+    def _outputs(self, simple: Simple, environment: Environment, place: _Place) -> None:
+        """Follows the `$(…)` among its words where they launch; what else they run is nobody's training."""
+        words = [*simple.words, *(value for _, value in simple.assigns)]
+        lines = [part.line for word in words for part in word if part.line is not None]
+        if not any(self._may_launch(line) for line in lines):
+            return
+        before, inside = self._found.calls, replace(place, caught=True)
+        shells: list[Inner | None] = []
+        for line in lines:
+            self._found.calls = []
+            try:
+                items = self._inner(line, simple, environment.copy(), inside, same=True)
+            except Unreadable:
+                if self._steps > _STEPS_MAX or self._expanded_bytes > _EXPANDED_MAX:
+                    raise
+                items = []
+            launches = [call for call in self._found.calls if launches_world(call.words)]
+            # dash, and bash as `sh`, hand `set -e` on to it.
+            shells.append(Inner(items, errexit=place.plain) if launches else None)
+            before += launches
+            self._found.followed.add(line)
+        self._found.calls = before
+        if any(shells):
+            self._found.outputs[simple.number] = shells
+
+    def _may_launch(self, line: str) -> bool:
+        """Most of them only look something up, and need not be read."""
+        return may_launch(line) or "$" in line or any(name in line for name in self._functions)
 
     def words(self, fields: list[str], environment: Environment, simple: Simple, place: _Place) -> None:
         """Follows wrappers and shells down to what is called."""
@@ -213,7 +263,7 @@ class _Walker:
                 return
             after = behind(fields, environment := environment.copy())
             if after is None:
-                where = (place.conditional, place.looped, place.expanded)
+                where = (place.conditional, place.looped, place.expanded, place.caught)
                 self._found.calls.append(Call(fields, environment, simple, *where))
                 return
             self._found.wrappers.setdefault(simple.number, []).append(fields)
@@ -287,7 +337,7 @@ class _Walker:
         if place.depth >= _SHELL_DEPTH_MAX:
             raise Unreadable("shells are nested too deeply")
         if is_one_unknown(text):
-            call = Call([text], environment, simple, place.conditional, place.looped, expanded=True)
+            call = Call([text], environment, simple, place.conditional, place.looped, True, place.caught)
             self._found.calls.append(call)
             return []
         known = self._functions

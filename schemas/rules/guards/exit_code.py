@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from schemas.rules.guards.calls import Inner, Walk
-from schemas.rules.guards.fate import FAILED, GOOD, SUCCEEDS, NotFollowed, ends_with
+from schemas.rules.guards.endless import is_endless
+from schemas.rules.guards.fate import SUCCEEDS, NotFollowed, ends_with
+from schemas.rules.guards.shell_state import FAILED, GOOD, NEVER, OTHER
 from schemas.rules.guards.tree import Block, Group, Item, List, Node, Pipeline, Simple
 from schemas.rules.guards.words import is_known
 from schemas.rules.guards.wrappers import base_name, loses_code
@@ -21,34 +23,64 @@ class Loss:
 
 def lost_exit_codes(walk: Walk, launches: set[int]) -> list[Loss]:
     """launches: ids of the simple commands whose failure must be the task's."""
-    fate = _Fate(walk, launches)
-    # A list of words is no shell; the one it may start (`[bash, -c, …]`) stands alone.
-    shells = [Inner(walk.items, False, False)] if walk.items is not None else list(walk.inner.values())
+    fate, shells = _Fate(walk, launches), _shells(walk)
     found = list(dict.fromkeys(loss for shell in shells for loss in fate.of(shell)))
+    failing = dict.fromkeys(launches, FAILED)
     try:
-        codes = ends_with(walk, shells, launches)
+        codes = ends_with(walk, shells, failing)
         if codes == {FAILED} and _each_fails(walk, shells, launches, every_turn=False):
             return []
         # Tried again and again, it ends with a failure unless one of the turns was good: that may be meant.
-        if ends_with(walk, shells, launches, every_turn=True) == {FAILED} and _each_fails(walk, shells, launches, True):
+        if ends_with(walk, shells, failing, every_turn=True) == {FAILED} and _each_fails(walk, shells, launches, True):
             return [loss for loss in found if not loss.refused] or [replace(_OTHERWISE, refused=False)]
     except NotFollowed:
         return found
     if codes == {GOOD} and not any(loss.refused for loss in found):
         return [replace(loss, refused=True) for loss in found] or [_OTHERWISE]
-    return found or ([replace(_OTHERWISE, refused=False)] if GOOD in codes else [])
+    if found or not codes or (FAILED in codes and codes <= {FAILED, NEVER}):
+        return found  # what may go on for ever stands behind a test: `if [ "$DEBUG" ]; then sleep infinity; fi`
+    how = _OTHERWISE if GOOD in codes else _OF_ANOTHER if OTHER in codes else _NOT_TOLD
+    return [replace(how, refused=FAILED not in codes)]
+
+
+def after_success(walk: Walk, launches: set[int]) -> Loss | None:
+    """What keeps a training that succeeded from being a success: the command never ends, or always with a failure."""
+    try:
+        codes = ends_with(walk, _shells(walk), dict.fromkeys(launches, GOOD))
+    except NotFollowed:
+        return None
+    if codes == {NEVER}:
+        endless = next((" ".join(fields[:3]) for fields in walk.fields.values() if fields and is_endless(fields)), "")
+        what = walk.unknowns.shown(endless) or "a loop"
+        return Loss(
+            True,
+            f"does not end when the training has: {what} goes on for ever, and the cards stay taken",
+            "Remove it, end it by `kill`, or wait for the training alone: `wait $!`.",
+        )
+    if codes == {FAILED}:
+        how = "ends with a failure even where the training has succeeded"
+        return Loss(True, how, "End with the code of the training: …; code=$?; …; exit $code.")
+    return None
+
+
+def _shells(walk: Walk) -> list[Inner]:
+    """A list of words is no shell; the one it may start (`[bash, -c, …]`) stands alone."""
+    return [Inner(walk.items, False, False)] if walk.items is not None else list(walk.inner.values())
 
 
 _FIRST = "Write it before that, as a command of its own, and keep its code: code=$?; …; exit $code."
+_ALONE = "Call it as a command of its own: the platform keeps the log."
 _NAMED = {"if": "an `if`", "loop": "a loop", "case": "a `case`"}
 _OTHERWISE = Loss(
     True, "what stands around it ends with 0", "Let it stand last, or keep its code: code=$?; …; exit $code."
 )
+_OF_ANOTHER = replace(_OTHERWISE, how="the task ends with the exit code of another command")
+_NOT_TOLD = replace(_OTHERWISE, how="what stands behind it never ends, so that no failure is told")
 
 
 def _each_fails(walk: Walk, shells: list[Inner], launches: set[int], every_turn: bool) -> bool:
     return len(launches) == 1 or all(
-        ends_with(walk, shells, {each}, every_turn) <= {FAILED} for each in sorted(launches)
+        ends_with(walk, shells, {each: FAILED}, every_turn) <= {FAILED} for each in sorted(launches)
     )
 
 
@@ -61,8 +93,9 @@ class _Fate:
 
     def _holds(self, node: Node) -> bool:
         if isinstance(node, Simple):
-            inner = self._walk.inner.get(node.number)
-            return node.number in self._launches or (inner is not None and self._any(inner.items))
+            return node.number in self._launches or any(
+                self._any(inner.items) for inner in self._walk.within(node.number)
+            )
         if isinstance(node, Group):
             return self._any(node.body)
         return node.kind != "function" and (self._any(node.test) or any(map(self._any, node.bodies)))
@@ -112,8 +145,10 @@ class _Fate:
                 for fields in self._walk.wrappers.get(node.number, ()):
                     if lost := loses_code(fields):
                         yield Loss(*lost)
-                if inner := self._walk.inner.get(node.number):
+                for inner in self._walk.within(node.number):
                     yield from self._list(inner.items, *options_of(inner, errexit, pipefail))
+                if self._walk.outputs.get(node.number) and (program := self._program(node)):
+                    yield Loss(True, f"{program} ends with a code of its own, whatever $(…) inside it does", _ALONE)
 
     def _block(self, block: Block, errexit: bool, pipefail: bool) -> Iterator[Loss]:
         if self._any(block.test):

@@ -15,19 +15,8 @@ from schemas.rules.guards.options import (
     Options,
     read_options,
 )
-from schemas.rules.guards.wrappers import LAUNCHERS, base_name, is_python
+from schemas.rules.guards.wrappers import LAUNCHERS, MODULES, base_name, is_python
 
-MODULES = {
-    "torch.distributed.run": "torch.distributed.run",
-    "torch.distributed.launch": "torch.distributed.launch",
-    "accelerate.commands.launch": "accelerate",
-    "accelerate.commands.accelerate_cli": "accelerate",
-    "deepspeed.launcher.runner": "deepspeed",
-    "paddle.distributed.launch": "paddle.distributed.launch",
-    "paddle.distributed.launch.main": "paddle.distributed.launch",
-    "paddle.distributed.fleet.launch": "fleetrun",
-    "horovod.runner": "horovodrun",
-}
 # `python /opt/venv/lib/python3.11/site-packages/torch/distributed/run.py`, by the last three parts of its path.
 _MODULE_FILES = {"/".join(f"{name.replace('.', '/')}.py".split("/")[-3:]): name for name in MODULES}
 _GRAMMARS: dict[str, Grammar] = {
@@ -45,6 +34,7 @@ _ALIASES = {
     "accelerate-launch": "accelerate",
     **dict.fromkeys(("mpirun", "mpiexec", "orterun", "prterun"), "mpirun"),  # mpiexec.hydra, mpirun.openmpi
 }
+_ASKS = frozenset(("--version", "-V"))
 _PYTHON_OPTIONS_WITH_VALUES = "WX"
 # torchrun takes PET_STANDALONE=1 for --standalone (torch/distributed/argparse_util.py, check_env).
 _FLAGS_BY_VARIABLE = ("standalone", "module", "no_python", "run_path")
@@ -66,6 +56,11 @@ class Launch:
     @property
     def script(self) -> list[str]:
         return self.options.rest
+
+    @property
+    def only_asked(self) -> bool:
+        """`torchrun --help`, `mpirun --version`: it says something and starts nothing."""
+        return not self.script and ("help" in self.options.given or not _ASKS.isdisjoint(self.call.words))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from schemas.rules.guards.calls import Call, Walk
-from schemas.rules.guards.exit_code import lost_exit_codes
+from schemas.rules.guards.exit_code import after_success, lost_exit_codes
 from schemas.rules.guards.judge import Judge
 from schemas.rules.guards.launch import (
     MPI_KINDS,
@@ -41,7 +41,7 @@ _USE_TORCHRUN = "Use torchrun or accelerate launch."
 _FOLLOWED_MAX = 16  # launches of one command whose exit codes are followed: each is compared with all behind it
 # accelerate 1.15, accelerate/commands/accelerate_cli.py.
 _ACCELERATE_VERBS = frozenset(
-    "config estimate-memory env launch merge-weights tpu-config test to-fsdp2 -h --help".split()
+    "config estimate-memory env launch merge-weights tpu-config test to-fsdp2 -h --help --version".split()
 )
 _BY_SSH = ("ssh", "pdsh", "clush", "parallel-ssh")
 # Python programs that prepare or look, and train nothing.
@@ -49,7 +49,8 @@ _TOOL_MODULES = ("pip", "venv", "http.server", "json.tool", "compileall", "zipfi
 
 
 def launches_of(walk: Walk) -> list[Launch]:
-    return [launch for call in walk.calls if (launch := launch_of(call)) is not None]
+    found = (launch_of(call) for call in walk.calls)
+    return [launch for launch in found if launch is not None and not launch.only_asked]
 
 
 def judge_choice(walk: Walk, launches: Sequence[Launch], declared: str | None, judge: Judge) -> None:
@@ -58,7 +59,7 @@ def judge_choice(walk: Walk, launches: Sequence[Launch], declared: str | None, j
     _misused_accelerate(walk, judge)
     _elsewhere(walk, judge)
     judge_schedulers(walk, judge)
-    judge_outputs(walk, judge)
+    judge_outputs(walk, launches, judge)
     for launch in launches:
         fitting = _FITTING.get(framework)
         if fitting is not None and launch.kind not in fitting:
@@ -69,11 +70,14 @@ def judge_choice(walk: Walk, launches: Sequence[Launch], declared: str | None, j
     main = {launch.call.simple.number for launch in launches[:_FOLLOWED_MAX]}
     if not launches:
         main = _without_launcher(walk, declared, judge)
-    for loss in lost_exit_codes(walk, main):
+    # Which of several programs of a command is the training is known where a launcher starts it, or must not.
+    known = bool(launches) or not _FITTING.get(framework, ("",))
+    losses = lost_exit_codes(walk, main)
+    for loss in losses:
         said = f"loses the exit code of the training: {loss.how}"
-        # Which of several programs of a command is the training is known where a launcher starts it, or must not.
-        known = bool(launches) or not _FITTING.get(framework, ("",))
         (judge.refuse if loss.refused and known else judge.warn)("hidden_exit_code", said, loss.instead)
+    if not any(loss.refused for loss in losses) and (spoilt := after_success(walk, main)):
+        (judge.refuse if known else judge.warn)("no_success", spoilt.how, spoilt.instead)
     if declared is not None:
         _declared(walk, launches, declared, judge)
 
@@ -115,7 +119,7 @@ def _what_it_runs(launch: Launch, judge: Judge) -> None:
         said = f"says {judge.shown(spelled)} with one dash, which {launch.kind} does not take for that option"
         judge.refuse("launch_contradiction", said, f"Write -{judge.shown(spelled)}, or leave it out.")
     if not script:
-        if not options.opaque and "help" not in options.given:
+        if not options.opaque:
             judge.refuse("no_script", f"calls {launch.kind} without a script", "Name the script behind its options.")
         return
     if launch.kind in MPI_KINDS:

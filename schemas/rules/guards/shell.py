@@ -125,10 +125,10 @@ class _Parser:
             self._expect("}")
         elif self.keyword == "if":
             node = self._if()
-        elif self.keyword in ("while", "until"):
+        elif (word := self.keyword) in ("while", "until"):
             self._next()
             test = self.items()
-            node = Block("loop", test, [self._do()])
+            node = Block("loop", test, [self._do()], name=word)
         elif self.keyword in ("for", "select"):
             self._next()
             if self.operator == "(":

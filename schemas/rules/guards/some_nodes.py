@@ -14,7 +14,8 @@ def judge_nodes(walk: Walk, launches: Sequence[Launch], judge: Judge) -> None:
     if not judge.shape.several or not launches:
         return
     reader = _Reader(walk, {launch.call.simple.number for launch in launches})
-    shells = [walk.items or [], *(inner.items for inner in walk.inner.values())]
+    outputs = [inner for inners in walk.outputs.values() for inner in inners if inner]
+    shells = [walk.items or [], *(inner.items for inner in [*walk.inner.values(), *outputs])]
     if any(found for shell in shells for found in reader.partial(shell)):
         said = f"starts {launches[0].kind} on some of the {judge.shape.nodes} nodes only, by their rank: "
         hint = "Start it on every node; let the script ask for its rank where only one may do something."
@@ -80,8 +81,9 @@ class _Reader:
 
     def _launches_in(self, node: Node) -> bool:
         if isinstance(node, Simple):
-            inner = self._walk.inner.get(node.number)
-            return node.number in self._launches or (inner is not None and any(map(self._item_launches, inner.items)))
+            return node.number in self._launches or any(
+                self._item_launches(item) for inner in self._walk.within(node.number) for item in inner.items
+            )
         if isinstance(node, Group):
             return any(map(self._item_launches, node.body))
         return node.kind != "function" and any(self._item_launches(item) for body in node.bodies for item in body)

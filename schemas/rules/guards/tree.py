@@ -28,8 +28,8 @@ class Group:
 @dataclass(slots=True)
 class Block:
     """kind: "if", "loop", "case" or "function". test: what decides; bodies: what it decides about. tests: of an `if`,
-    one for each body but that of `else`. name: of a function. subject: of a `case`; whole: whether it has an arm for
-    everything else."""
+    one for each body but that of `else`. name: of a function, and "while" or "until" of a loop that has a test.
+    subject: of a `case`; whole: whether it has an arm for everything else."""
 
     kind: str
     test: "List"

@@ -1,11 +1,13 @@
 """Programs whose work cannot be told from the command: one of them may start the launcher, or be none at all."""
 
+from collections.abc import Sequence
+
 from schemas.rules.guards.calls import Call, Walk
 from schemas.rules.guards.calls import walk as follow
 from schemas.rules.guards.judge import Judge
-from schemas.rules.guards.launch import MODULES, named_launcher, python_call
+from schemas.rules.guards.launch import Launch, named_launcher, python_call
 from schemas.rules.guards.words import Unreadable, is_known
-from schemas.rules.guards.wrappers import LAUNCHERS, RUNNERS, SHELLS, base_name, is_python
+from schemas.rules.guards.wrappers import LAUNCHERS, MODULES, RUNNERS, SHELLS, base_name, is_python, may_launch
 
 _OUTPUTS_MAX = 50
 _SHELL_SUFFIXES = (".sh", ".bash")
@@ -47,12 +49,16 @@ def warn_of_unseen(call: Call, judge: Judge) -> None:
         judge.warn("unseen_launcher", said, hint + starts)
 
 
-def judge_outputs(walk: Walk, judge: Judge) -> None:
-    """Of `$(…)` no launcher is followed: it would be told nothing wrong, and its exit code is seldom the line's."""
+def judge_outputs(walk: Walk, launches: Sequence[Launch], judge: Judge) -> None:
+    """Of what stands in `$(…)`, and of that in a place where it is not followed: `<(…)`, `for x in $(…)`."""
+    for launch in launches:
+        if launch.call.caught:
+            said = f"runs {launch.kind} inside $(…): the shell keeps what it prints, so that no log shows how it goes"
+            judge.warn(
+                "caught_output", said, f"Call {launch.kind} as a command of its own; the platform keeps the log."
+            )
     for line in walk.unknowns.run_for_output[:_OUTPUTS_MAX]:
-        if not any(
-            name in line for name in ("torch", "accelerate", "deepspeed", "paddle", "fleetrun", "mpi", "horovod")
-        ):
+        if line in walk.followed or not may_launch(line):
             continue
         try:
             inner = follow(line, {})

@@ -11,7 +11,8 @@ from schemas.rules.guards.wrappers import is_python
 
 # Topology: what the scripts below a launcher read. PET_* and PADDLE_* are judged with their launchers.
 _TOPOLOGY = frozenset(
-    "MASTER_ADDR MASTER_PORT NNODES NODE_RANK NPROC_PER_NODE LOCAL_WORLD_SIZE WORLD_SIZE TF_CONFIG".split()
+    "MASTER_ADDR MASTER_PORT NNODES NODE_RANK NPROC_PER_NODE LOCAL_WORLD_SIZE WORLD_SIZE TF_CONFIG "
+    "JAX_COORDINATOR_ADDRESS JAX_NUM_PROCESSES JAX_PROCESS_ID".split()
 )
 _CARDS = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _CARD_LIST = re.compile(r"[0-9]+(?:,[0-9]+)*\Z")

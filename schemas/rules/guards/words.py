@@ -38,13 +38,14 @@ class Unreadable(Exception):
 class Part:
     """kind: "text", "variable" (text is its name), "sum" (of $((…))), "every" (${NAME[@]}, "$@"), "whole" (the same
     with *, which quotes make one word), "array" (NAME=( … )) or "unknown" (text says what it is). default: that of
-    ${NAME:-default}; elements: of an array."""
+    ${NAME:-default}; elements: of an array; line: what `$(…)` runs."""
 
     kind: str
     text: str
     quoted: bool
     default: "tuple[Part, ...] | None" = None
     elements: "tuple[tuple[Part, ...], ...]" = ()
+    line: str | None = None
 
 
 Word = tuple[Part, ...]
@@ -308,7 +309,7 @@ class Scanner:
         if found := _WHICH.match(text):
             return Part("text", f"/{found.group(1)}", True)
         self.unknowns.runs(line)
-        return Part("unknown", _label(text), quoted)
+        return Part("unknown", _label(text), quoted, line=line)
 
     def _braced(self, inner: str, quoted: bool) -> Part:
         if (found := _BRACED.match(inner)) is None:

@@ -13,6 +13,18 @@ LAUNCHERS = frozenset(
     "torchrun accelerate accelerate-launch deepspeed fleetrun mpirun mpiexec orterun prterun horovodrun "
     "mpirun.openmpi mpiexec.openmpi mpirun.mpich mpiexec.mpich mpiexec.hydra".split()
 )
+MODULES = {
+    "torch.distributed.run": "torch.distributed.run",
+    "torch.distributed.launch": "torch.distributed.launch",
+    "accelerate.commands.launch": "accelerate",
+    "accelerate.commands.accelerate_cli": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed",
+    "paddle.distributed.launch": "paddle.distributed.launch",
+    "paddle.distributed.launch.main": "paddle.distributed.launch",
+    "paddle.distributed.fleet.launch": "fleetrun",
+    "horovod.runner": "horovodrun",
+}
+_LAUNCHER_TEXT = re.compile("torch|accelerate|deepspeed|paddle|fleetrun|mpi|orterun|prterun|horovod")
 # They run what follows them, in the same environment and with its exit code.
 _WRAPPERS = frozenset(
     "nohup time exec command builtin nice ionice stdbuf setsid numactl taskset chrt timeout tini dumb-init catchsegv "
@@ -42,6 +54,18 @@ def base_name(word: str) -> str:
 
 def is_python(word: str) -> bool:
     return _PYTHON.match(base_name(word)) is not None
+
+
+def launches_world(words: Sequence[str]) -> bool:
+    """Whether a call is that of a launcher, by its program or by the module or file that Python runs."""
+    return base_name(words[0]) in LAUNCHERS or (
+        is_python(words[0]) and any(word in MODULES or ("/" in word and base_name(word) in LAUNCHERS) for word in words)
+    )
+
+
+def may_launch(line: str) -> bool:
+    """Told in less time than it takes to read the line; where it is False no launcher is named."""
+    return _LAUNCHER_TEXT.search(line) is not None
 
 
 def behind(fields: list[str], environment: Environment) -> list[str] | None:

@@ -18,7 +18,10 @@ KNOWN = {"NNODES": "2", "LOCAL_WORLD_SIZE": "4", "NPROC_PER_NODE": "4", "WORLD_S
 # Of a node: the guards do not know them, so words with them are not compared.
 OF_A_NODE = {"NODE_RANK": "0", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "20001", "PET_NODE_RANK": "0"}
 ENDLESS_OR_OUTSIDE = (
-    "tail -f",
+    "tail -",
+    "sleep infinity",
+    "nvidia-smi",
+    "kill ",
     "until ",
     "while ",
     "/tmp/",
