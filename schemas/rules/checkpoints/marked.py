@@ -11,7 +11,7 @@ from functools import partial
 
 from schemas.rules.checkpoints.candidate import Candidate, Found
 from schemas.rules.checkpoints.dcp import is_dcp, judge_dcp
-from schemas.rules.checkpoints.names import StepName, is_temporary, shown, step_of
+from schemas.rules.checkpoints.names import CONTAINERS, StepName, is_temporary, shown, some, step_of
 from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
 from schemas.rules.checkpoints.whole_files import (
     read_json,
@@ -28,7 +28,8 @@ _DEPTH_MAX = 3
 # Empty files by which scripts tell that something is done.
 _SIGN = re.compile(r"[._]*(?:success|done|completed?|finished|ready|(?:git)?keep)\Z|\.nfs", re.IGNORECASE)
 _RENAMED = re.compile(r"step-[0-9]{1,18}\Z")
-_LOOSE = re.compile(r"(?P<stem>.*[0-9]{1,18})\.(?:pt|pth|bin|safetensors|npz|pkl|ckpt)\Z")
+_LOOSE = re.compile(r"(?P<stem>.*[0-9]{1,18})\.(?:pt|pth|pth\.tar|bin|safetensors|npz|pkl|ckpt)\Z")
+_UNNUMBERED = re.compile(r"(?!rng|optimizer|scheduler|training_args)[^.].*\.(?:pt|pth|tar|npz|pkl|pdparams)\Z")
 
 
 def is_marked(name: str, names: Mapping[str, Kind]) -> bool:
@@ -95,6 +96,18 @@ def loose_files(names: Mapping[str, Kind], found: Found) -> None:
         else:
             said = "a loose file cannot tell that all ranks have saved: save into a directory by rename, or make "
             found.rejected.append((name, f"{said}{shown(name + MARKER)} when all have"))
+    note_loose(names, found)
+
+
+def note_loose(names: Mapping[str, Kind], found: Found) -> None:
+    """Where nothing else is here: that what looks like a checkpoint to people is none."""
+    if found.candidates or found.rejected or any(name in CONTAINERS or step_of(name) for name in names):
+        return
+    if loose := [name for name, kind in names.items() if kind == "file" and _UNNUMBERED.match(name)]:
+        found.notes.append(
+            f"{some(loose)}: nothing tells the step of a loose file, nor that it is whole; save into a directory with "
+            f"the step in its name, and make {MARKER} in it when all ranks have"
+        )
 
 
 def _judge_loose(name: str, place: Directory) -> None:

@@ -31,6 +31,8 @@ _SILLY_RENAME = ".nfs"
 CONTAINERS = ("checkpoint", "checkpoints", "ckpt", "ckpts")
 # Lightning's own place: `lightning_logs/version_N/checkpoints`, another version at each start.
 LIGHTNING_LOGS, LIGHTNING_VERSION = "lightning_logs", re.compile(r"version_[0-9]{1,9}\Z")
+# Where its pattern has a directory: `{epoch}/{step}` makes `epoch=3/step=40.ckpt`.
+LIGHTNING_EPOCH = re.compile(r"epoch=[0-9]{1,9}\Z")
 NAME_BYTES_MAX = 255
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from schemas.rules.checkpoints.candidate import Found, directories, require_contiguous
 from schemas.rules.checkpoints.inert_pickle import BYTES_MAX, Node, NoPickle, read_facts
-from schemas.rules.checkpoints.marked import MARKER
+from schemas.rules.checkpoints.marked import MARKER, note_loose
 from schemas.rules.checkpoints.names import StepName, is_single_name, shown, some, step_of
 from schemas.rules.checkpoints.trainer import PADDLE_DONE, is_trainer, judge_trainer
 from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
@@ -20,7 +20,9 @@ _SHARD = re.compile(r"([0-9]+)_([0-9]+)\.distcp\Z")
 
 
 def find_paddle(place: Directory) -> Found:
-    return directories(place.names(), _order, _judge)
+    found = directories(place.names(), _order, _judge)
+    note_loose(place.names(), found)
+    return found
 
 
 def _order(name: str) -> StepName | None:

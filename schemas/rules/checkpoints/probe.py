@@ -10,7 +10,15 @@ from schemas.rules.checkpoints.candidate import Candidate, Found, rank_files, wr
 from schemas.rules.checkpoints.deepspeed import find_deepspeed
 from schemas.rules.checkpoints.manifest import world_of
 from schemas.rules.checkpoints.megatron import find_megatron
-from schemas.rules.checkpoints.names import CONTAINERS, LIGHTNING_LOGS, LIGHTNING_VERSION, looks_unfinished, shown, some
+from schemas.rules.checkpoints.names import (
+    CONTAINERS,
+    LIGHTNING_EPOCH,
+    LIGHTNING_LOGS,
+    LIGHTNING_VERSION,
+    looks_unfinished,
+    shown,
+    some,
+)
 from schemas.rules.checkpoints.orbax import find_orbax
 from schemas.rules.checkpoints.paddle import find_paddle
 from schemas.rules.checkpoints.tensorflow import find_tensorflow
@@ -139,24 +147,35 @@ def _collect(root: Directory, framework: str, result: Probe, notes: list[str]) -
 
 
 def _places(root: Directory, notes: list[str]) -> list[str]:
-    """Where candidates may lie: here, one level down, and where Lightning puts them that was told no directory."""
+    """Where candidates may lie: here, one level down, and where Lightning puts them: that was told no directory, or one
+    for each epoch."""
     names = root.names()
     places = ["", *(name for name in CONTAINERS if names.get(name) == "directory")]
-    if names.get(LIGHTNING_LOGS) != "directory":
-        return places
+    if names.get(LIGHTNING_LOGS) == "directory":
+        try:
+            with root.open(LIGHTNING_LOGS) as logs:
+                for version in _newest(logs, LIGHTNING_VERSION):
+                    with logs.open(version) as inner:
+                        if inner.names().get("checkpoints") == "directory":
+                            places.append(f"{LIGHTNING_LOGS}/{version}/checkpoints")
+        except Unreadable as why:
+            notes.append(f"{LIGHTNING_LOGS}: {why}")
+    return [*places, *(epoch for place in places for epoch in _epochs(root, place))]
+
+
+def _newest(place: Directory, pattern: "re.Pattern[str]") -> list[str]:
+    """The directories of one pattern, those with the highest numbers first."""
+    names = [name for name, kind in place.names().items() if kind == "directory" and pattern.match(name)]
+    return sorted(names, key=lambda name: (len(name), name), reverse=True)[:_VERSIONS_MAX]
+
+
+def _epochs(root: Directory, place: str) -> list[str]:
     try:
-        with root.open(LIGHTNING_LOGS) as logs:
-            versions = [
-                name for name, kind in logs.names().items() if kind == "directory" and LIGHTNING_VERSION.match(name)
-            ]
-            versions.sort(key=lambda name: (len(name), name), reverse=True)
-            for version in versions[:_VERSIONS_MAX]:
-                with logs.open(version) as inner:
-                    if inner.names().get("checkpoints") == "directory":
-                        places.append(f"{LIGHTNING_LOGS}/{version}/checkpoints")
-    except Unreadable as why:
-        notes.append(f"{LIGHTNING_LOGS}: {why}")
-    return places
+        with opened(root, place) as directory:
+            below = f"{place}/" if place else ""
+            return [below + name for name in _newest(directory, LIGHTNING_EPOCH)]
+    except Unreadable:
+        return []
 
 
 def _probe(root: Directory, framework: str, world: int | None, result: Probe) -> None:

@@ -89,6 +89,8 @@ def _judge(deepspeed: bool, name: str, directory: Directory) -> None:
         raise Incomplete("holds weights only, without optimizer and step: there is nothing to resume")
     elif is_marked(name, names):
         judge_marked(name, directory)
+    elif all(inner.endswith(LIGHTNING_END) for inner in names):
+        raise Incomplete("is no checkpoint itself: files of Lightning (*.ckpt) are looked for above it, and in epoch=N")
     else:
         raise Unknown(
             "nothing in it tells that it was written to the end: no known layout, no .complete, not named step-N"

@@ -38,6 +38,24 @@ def test_steps_in_names(name, step, version):
     assert order is None or order.version == version
 
 
+@pytest.mark.parametrize("above", ["", "checkpoints", "lightning_logs/version_3/checkpoints"])
+def test_a_pattern_with_a_directory_for_each_epoch(tmp_path, above):
+    """`{epoch}/{step}`. The link beside them is not followed."""
+    for step in (90, 100):
+        put(tmp_path / above / f"epoch={step // 10}", {f"step={step}.ckpt": lightning_file(step)})
+    put(tmp_path / "elsewhere", {"step=900.ckpt": lightning_file(900)})
+    (tmp_path / above / "epoch=90").symlink_to(tmp_path / "elsewhere")
+    newest, older = (f"{above}/epoch={step // 10}/step={step}.ckpt".lstrip("/") for step in (100, 90))
+    found = probed(tmp_path, "ddp")
+    assert (found.pick, found.step) == (newest, 100)
+    os.truncate(tmp_path / newest, 200)
+    found = probed(tmp_path, "ddp")
+    assert (found.pick, found.step) == (older, 90) and "is cut short" in why(found, newest)
+    os.truncate(tmp_path / older, 200)
+    found = probed(tmp_path, "ddp")
+    assert found.pick is None and "is no checkpoint itself" in why(found, older.rpartition("/")[0])
+
+
 @pytest.mark.parametrize(
     "names",
     [

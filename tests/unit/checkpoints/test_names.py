@@ -149,6 +149,35 @@ def test_a_loose_file_counts_with_its_marker(tmp_path):
     assert "is missing" in why(probed(tree, "ddp"), "ckpt_20.pt")
 
 
+@pytest.mark.parametrize(
+    ("framework", "names"),
+    [
+        ("ddp", ["ckpt.pt"]),
+        ("ddp", ["checkpoint_last.pt", "checkpoint_best.pt"]),
+        ("fsdp", ["last.pth.tar", "model_best.pth.tar"]),
+        ("paddle", ["1000.pdparams"]),
+    ],
+)
+def test_loose_files_without_a_step_are_named_where_nothing_else_is(tmp_path, framework, names):
+    for name in names:
+        (tmp_path / name).write_bytes((samples() / "torch-single-file/complete/ckpt_20.pt").read_bytes())
+    found = probed(tmp_path, framework)
+    assert found.pick is None and all(name in found.reason for name in names) and "from zero" in found.reason
+    own(tmp_path / "checkpoints" / "step-5", 5)
+    assert names[0] not in probed(tmp_path, framework).reason
+    # By another rule of the same framework.
+    (tmp_path / "checkpoints").rename(tmp_path / "global_step5")
+    assert names[0] not in probed(tmp_path, "deepspeed").reason
+
+
+def test_the_classic_end_of_a_loose_file(tmp_path):
+    whole = (samples() / "torch-single-file/complete/ckpt_20.pt").read_bytes()
+    (tmp_path / "checkpoint-12.pth.tar").write_bytes(whole)
+    assert "all ranks" in why(probed(tmp_path, "ddp"), "checkpoint-12.pth.tar")
+    (tmp_path / "checkpoint-12.pth.tar.complete").touch()
+    assert (probed(tmp_path, "ddp").pick, probed(tmp_path, "ddp").step) == ("checkpoint-12.pth.tar", 12)
+
+
 def test_a_last_of_lightning_that_tells_no_step_is_nothing(tmp_path):
     whole = (samples() / "torch-single-file/complete/ckpt_20.pt").read_bytes()
     for name in ("epoch=0-step=20.ckpt", "epoch=0-step=20-v1.ckpt", "epoch=1-step=30.ckpt", "last.ckpt", "best.ckpt"):
