@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from agentd.core.claim import (
 )
 from agentd.deadline_thread import within
 from agentd.runtime.base import ContainerOptions, ImageUnavailable
+from schemas.lexemes import sayable
 
 log = logging.getLogger(__name__)
 _THREAD = "claim-check"
@@ -122,6 +123,8 @@ class Claimer:
         if refusal is None:
             return held
         held.release()
+        # It may name what a link leads to, in any bytes.
+        refusal = replace(refusal, text=sayable(refusal.text))
         log.warning("claim of %s refused: %s", request.name, refusal.text, extra={"code": refusal.code})
         return refusal
 
