@@ -12,7 +12,8 @@ from console.core import line
 from console.core.document_yaml import document_yaml
 from console.core.footer import footer
 from console.core.guards import Judged, judged
-from console.core.line import Line
+from console.core.line import Line, shortened, wrapped
+from console.core.sanitize import sanitize
 from console.widgets.in_order import act_at_once, too_late
 from console.widgets.line_view import FixedLines, LineView
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from console.app import Console
 
 JUDGE_AFTER_S = 0.15
+DOCUMENT_S = 10.0
 TITLE = "clone"
 
 
@@ -30,7 +32,7 @@ async def open_editor(console: "Console", group_id: str) -> None:
     if console.screen is not asked_on:
         return  # whoever asked has gone on meanwhile, or asked twice
     if document is None:
-        console.say("the group's document could not be read", line.BAD)
+        console.say(f"the document of {group_id} did not come within {DOCUMENT_S:.0f} s; c asks again", line.BAD)
         return
     await console.push_screen(EditorScreen(name, document))
 
@@ -42,7 +44,7 @@ async def _document(console: "Console", group_id: str) -> tuple[dict[str, Any] |
         session.focus_on(group_id)
         focus = session.focus
     assert focus is not None
-    if not await focus.wait_loaded(10.0) or not focus.document:
+    if not await focus.wait_loaded(DOCUMENT_S) or not focus.document:
         return None, ""
     return focus.document, focus.group.name if focus.group is not None else group_id
 
@@ -63,6 +65,7 @@ class EditorScreen(ModalScreen[None]):
         self._of, self._document = name, document
         self._begun = document_yaml(document)
         self._judged = Judged(None, ())
+        self._answered: list[Line] = []  # to what was submitted; the next letter wipes it away
         self._left_at: str | None = None  # the text with which someone asked to leave
         # One id for this clone: pressing submit again after a lost answer cannot make two groups.
         self._request_id = new_request_id()
@@ -89,6 +92,7 @@ class EditorScreen(ModalScreen[None]):
         self.query_one("#findings", LineView).styles.height = max(min(event.size.height // 3, 10), 1)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        self._answered = []
         self.set_timer(JUDGE_AFTER_S, self._judge)
 
     def _judge(self) -> None:
@@ -101,7 +105,8 @@ class EditorScreen(ModalScreen[None]):
         return [line.cut(((" " + TITLE, line.DIM), (" ▸ ", line.RULE), (self._of, line.TITLE)), cells)]
 
     def _findings(self, cells: int) -> list[Line]:
-        return [((" ", line.TEXT), *item) for item in self._judged.lines]
+        said: list[Line] = [((" ", line.TEXT), *item) for item in (*self._answered, *self._judged.lines)]
+        return shortened(said, self.query_one("#findings", LineView).size.height, cells)
 
     def _foot(self, cells: int) -> list[Line]:
         if not self.is_attached:
@@ -131,16 +136,23 @@ class EditorScreen(ModalScreen[None]):
         if self._sent is not None and body != self._sent:
             self._request_id = new_request_id()
         self._sent = body
+        self._answer("submitting …", line.BUSY)
         self.console.session.in_background(self._submit(body, self._request_id))
 
     async def _submit(self, body: bytes, request_id: str) -> None:
         outcome = await self.console.session.submit(body, request_id)
-        if outcome.ok:
+        if self.console.screen is not self:
+            # It was submitted twice and the other answer came first, or someone left meanwhile.
+            self.console.say(outcome.text, line.GOOD if outcome.ok else line.BAD if outcome.sure else line.WARN)
+        elif outcome.ok:
             self.dismiss()
             self.console.say(f"submitted as {outcome.group_id}", line.GOOD)
-            return
-        tone = line.BAD if outcome.sure else line.WARN
-        self._judged = Judged(self._judged.body, ((("✗ " + outcome.text, tone),), *self._judged.lines))
+        else:
+            self._answer(f"✗ {outcome.text}", line.BAD if outcome.sure else line.WARN)
+
+    def _answer(self, text: str, tone: str) -> None:
+        cells = max(self.app.size.width - 2, 20)
+        self._answered = [((part, tone),) for part in wrapped(sanitize(text), cells)]
         self.query_one("#findings", LineView).repaint()
 
     def do_editor_leave(self) -> None:

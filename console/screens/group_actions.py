@@ -51,6 +51,11 @@ class GroupActions(ViewScreen):
         group = self.target()
         return [group] if group is not None else []
 
+    def subject(self) -> str | None:
+        """The id of the group whose other screens can be opened."""
+        group = self.target()
+        return group.id if group is not None else None
+
     def done_with_marks(self) -> None:
         """An action on the marked rows was ordered."""
 
@@ -62,26 +67,27 @@ class GroupActions(ViewScreen):
     def do_detail(self) -> None:
         from console.screens.detail import DetailScreen
 
-        if (group := self.target()) is not None:
-            self.console.show_of_group(DetailScreen(group.id))
+        if (group_id := self.subject()) is not None:
+            self.console.show_of_group(DetailScreen(group_id))
 
     def do_logs(self) -> None:
         from console.screens.log import LogScreen
 
-        if (group := self.target()) is not None:
-            self.console.show_of_group(LogScreen(group.id, culprit(group)))
+        if (group_id := self.subject()) is not None:
+            group = self.target()
+            self.console.show_of_group(LogScreen(group_id, culprit(group) if group is not None else None))
 
     def do_timeline(self) -> None:
         from console.screens.timeline import TimelineScreen
 
-        if (group := self.target()) is not None:
-            self.console.show_of_group(TimelineScreen(group.id))
+        if (group_id := self.subject()) is not None:
+            self.console.show_of_group(TimelineScreen(group_id))
 
     def do_curves(self) -> None:
         from console.screens.curve import CurveScreen
 
-        if (group := self.target()) is not None:
-            self.console.show_of_group(CurveScreen(group.id))
+        if (group_id := self.subject()) is not None:
+            self.console.show_of_group(CurveScreen(group_id))
 
     def do_copy(self) -> None:
         if (group := self.target()) is not None:

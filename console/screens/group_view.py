@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from console.actions import Action
-from console.screens.group_actions import GroupActions, culprit, takes
+from console.screens.group_actions import GroupActions, takes
 
 if TYPE_CHECKING:
     from console.store.group_store import GroupStore
@@ -29,6 +29,9 @@ class GroupScreen(GroupActions):
             return known.group
         return self.session.mesh.groups.get(self.group_id)
 
+    def subject(self) -> str | None:
+        return self.group_id
+
     def crumbs(self) -> list[str]:
         group = self.target()
         return [group.name if group is not None else self.group_id, self.title_text]
@@ -41,24 +44,3 @@ class GroupScreen(GroupActions):
                 group is not None and takes(group, action.name) and (action.name != "pause" or self.scope == "detail")
             )
         return super().enabled(action)
-
-    def do_detail(self) -> None:
-        from console.screens.detail import DetailScreen
-
-        self.console.show_of_group(DetailScreen(self.group_id))
-
-    def do_logs(self) -> None:
-        from console.screens.log import LogScreen
-
-        group = self.target()
-        self.console.show_of_group(LogScreen(self.group_id, culprit(group) if group is not None else None))
-
-    def do_timeline(self) -> None:
-        from console.screens.timeline import TimelineScreen
-
-        self.console.show_of_group(TimelineScreen(self.group_id))
-
-    def do_curves(self) -> None:
-        from console.screens.curve import CurveScreen
-
-        self.console.show_of_group(CurveScreen(self.group_id))

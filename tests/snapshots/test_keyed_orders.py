@@ -1,8 +1,10 @@
 """Keys that change the mesh: each asks first, names what happens, and sends it once; who may not is told why."""
 
+import asyncio
 import json
 
 import pytest
+from aiohttp import web
 
 from tests.snapshots.canned_mesh import NOW_MS, gid
 from tests.snapshots.driven import driven
@@ -195,6 +197,45 @@ async def test_clone_submits_what_was_edited():
         await console.until("submitted as")
         ((what, _, _, body),) = console.mesh.writes
         assert what == "submit" and json.loads(body)["training"]["hyper_params"]["lr"] == "1e-4"
+
+
+@pytest.mark.parametrize(("keys", "shown"), [("ctrl+s", "groups"), ("escape", "groups"), ("escape j d", "detail")])
+async def test_an_answer_to_a_clone_that_was_left_closes_nothing_else(keys, shown):
+    mesh, may_answer = example_mesh(), asyncio.Event()
+    write = mesh._write
+
+    async def late(request):
+        await may_answer.wait()
+        return await write(request)
+
+    setattr(mesh, "_write", late)  # noqa: B010 - mypy takes no assignment to a method
+    async with driven(mesh) as console:
+        await console.until("llama3-8b")
+        await console.press("j", "j", "j", "c")
+        await console.until("the same as the original")
+        await console.press("ctrl+s")
+        await console.until("submitting …")
+        await console.press(*keys.split())
+        may_answer.set()
+        await console.until(f"{gid(999)}")
+        await console.settled()
+        assert f"▸ {shown}" in console.text() and len(console.app.screen_stack) == (3 if shown == "detail" else 2)
+
+
+async def test_what_the_mesh_says_to_a_clone_is_shown_to_its_end():
+    mesh = example_mesh()
+
+    async def no(request):
+        body = {"code": "no", "message": "the quota of nlp is used up " * 4, "hint": "Stop something first."}
+        return web.json_response(body | {"status": 409}, status=409)
+
+    setattr(mesh, "_write", no)  # noqa: B010 - mypy takes no assignment to a method
+    async with driven(mesh, (80, 24)) as console:
+        await console.until("llama3-8b")
+        await console.press("j", "j", "j", "c")
+        await console.until("the same as the original")
+        await console.press("ctrl+s")
+        await console.until("Stop something first.")
 
 
 async def test_clone_shows_what_is_wrong_and_does_not_submit_it():
