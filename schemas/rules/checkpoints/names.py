@@ -9,7 +9,7 @@ _WORDS = r"(?P<word>step|iter|iteration|checkpoint|ckpt|epoch|ba)"
 _STEPPED = re.compile(rf"(?:(?:[^\W_][\w.=+-]*[-_.=])?{_WORDS}[-_=]?)?(?P<number>[0-9]{{1,18}})\Z")
 # Patterns put metrics behind the step; `train_loss_step=0.35` is one.
 _LIGHTNING = re.compile(
-    r"(?:[ -~]*[-_. ])?step[=_-]?(?P<number>[0-9]{1,18})(?![0-9]|\.[0-9])(?:[-_. ][ -~]*?)??"
+    r"(?:[^/]*[-_. ])?step[=_-]?(?P<number>[0-9]{1,18})(?![0-9]|\.[0-9])(?:[-_. ][^/]*?)??"
     r"(?:-v(?P<version>[0-9]{1,9}))?\.ckpt\Z"
 )
 _DATA_END = (

@@ -12,7 +12,7 @@ from schemas.rules.checkpoints.names import StepName, is_single_name, is_tempora
 from schemas.rules.checkpoints.view import Directory, Incomplete, Kind
 from schemas.rules.checkpoints.whole_files import read_json, refuse_leftovers, require_file
 
-_NAME = re.compile(r"(?:[A-Za-z][A-Za-z0-9.-]*_)*(?P<number>[0-9]{1,18})\Z")
+_NAME = re.compile(r"(?:[^\W\d_](?:[^\W_]|[.-])*_)*(?P<number>[0-9]{1,18})\Z")
 _SUCCESS, _METADATA = "commit_success.txt", "_CHECKPOINT_METADATA"
 _MANIFEST, _ARRAYS = "manifest.ocdbt", "d"
 _MANIFEST_MAGIC = bytes.fromhex("0cdb3a2a")

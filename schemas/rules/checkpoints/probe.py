@@ -15,6 +15,7 @@ from schemas.rules.checkpoints.names import (
     LIGHTNING_EPOCH,
     LIGHTNING_LOGS,
     LIGHTNING_VERSION,
+    is_single_name,
     looks_unfinished,
     shown,
     some,
@@ -42,6 +43,8 @@ JUDGED_MAX = 10_000
 _LOOKED_BACK = 8
 _VERSIONS_MAX = 100
 _NUMBERS = re.compile(r"[0-9]+")
+# The pick goes into an environment, commands and terminals.
+_UNTOLD = "has a name that no rank can be told (control characters, a backslash, bytes that are no UTF-8): rename it"
 
 
 @dataclass(slots=True)
@@ -202,7 +205,9 @@ def _find(root: Directory, place: str, framework: str, placed: list[_Placed], re
             notes.append(f"{place or 'the directory'}: {why}")
             continue
         for candidate in found.candidates:
-            if (item := _Placed(place, candidate)).path not in known:
+            if not is_single_name(candidate.name):
+                found.rejected.append((candidate.name, _UNTOLD))
+            elif (item := _Placed(place, candidate)).path not in known:
                 known.add(item.path)
                 placed.append(item)
         below = f"{place}/" if place else ""

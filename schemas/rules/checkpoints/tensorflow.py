@@ -12,7 +12,7 @@ from schemas.rules.checkpoints.whole_files import read_json, require_file, requi
 TRACKER = "checkpoint"
 _TRACKER_MAX = 64 << 10
 _TRACKED = re.compile(r'model_checkpoint_path:\s*"([^"\n]{1,4096})"')
-_PART = re.compile(r"(?P<stem>[ -~]*-(?P<number>[0-9]{1,18})(?P<epoch>\.ckpt)?)\.(?:index|data-[0-9]{5}-of-[0-9]{5})\Z")
+_PART = re.compile(r"(?P<stem>[^/]*-(?P<number>[0-9]{1,18})(?P<epoch>\.ckpt)?)\.(?:index|data-[0-9]{5}-of-[0-9]{5})\Z")
 _KERAS_WEIGHTS, _KERAS_STATE, _KERAS_OLDER = "latest.weights.h5", "training_metadata.json", ".bkp"
 
 

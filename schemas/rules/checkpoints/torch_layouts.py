@@ -74,7 +74,7 @@ def _judge(deepspeed: bool, name: str, directory: Directory) -> None:
         judge_trainer(name, directory)
     elif METADATA in names:
         judge_dcp(directory)
-        require_whole(directory, (inner for inner in names if not inner.endswith(".distcp")))
+        require_whole(directory, (inner for inner in names if _BESIDE.match(inner) and not _EXPORT.match(inner)))
     elif has_random_states(names) or (is_accelerate(name, names) and not is_dcp(names)):
         judge_accelerate(directory, names)
     elif is_dcp(names):

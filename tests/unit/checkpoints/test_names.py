@@ -6,6 +6,7 @@ import os
 import pytest
 
 from schemas.rules.checkpoints.names import is_single_name, is_temporary, shown, step_of
+from tests.unit.checkpoints.tiny import lightning_file
 from tests.unit.checkpoints.trees import copied, probed, samples, why
 
 
@@ -216,6 +217,48 @@ def test_nothing_to_resume_from(tmp_path, world):
     found = probed(tmp_path, "ddp")
     assert (found.pick, found.step, found.rejected) == (None, None, [])
     assert found.reason == "there is no checkpoint here; training starts from zero"
+
+
+@pytest.mark.attack(1, 48)
+@pytest.mark.parametrize("odd", ["\n", "\x1b[2J", "\u202e", "\udcff", "\\", "\x7f"])
+@pytest.mark.parametrize(
+    ("sample", "framework", "old", "new"),
+    [
+        ("layout-only/lightning-fsdp-sharded/complete", "fsdp", "epoch=0-step=20.ckpt", "a{}-step=20.ckpt"),
+        ("tensorflow-mwms/complete", "tensorflow", "ckpt-60.index", "ckpt{}-60.index"),
+        ("torch-single-file/complete", "ddp", "ckpt_20.pt", "last{}.ckpt"),
+        ("megatron-torch_dist/complete", "megatron", "iter_0000020", "a{}-step=20"),
+        ("hf-trainer/complete", "ddp", "checkpoint-20", "a{}-checkpoint-20"),
+        ("orbax/complete", "jax", "20", "a{}_20"),
+    ],
+)
+def test_no_pick_has_a_name_that_a_rank_cannot_be_told(tmp_path, sample, framework, old, new, odd):
+    tree = copied(sample, tmp_path)
+    (tree / old).rename(tree / new.format(odd))
+    if sample.startswith("torch-single"):
+        (tree / new.format(odd)).write_bytes(lightning_file(20))
+    found = probed(tree, framework)
+    assert found.pick is None or is_single_name(found.pick)
+    assert all(name.isprintable() and why.isprintable() for name, why in found.rejected) and found.reason.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("sample", "framework", "old", "new"),
+    [
+        ("layout-only/lightning-fsdp-sharded/complete", "fsdp", "epoch=0-step=20.ckpt", "époque=0-step=20.ckpt"),
+        ("tensorflow-mwms/complete", "tensorflow", "ckpt-", "modèle-"),
+        ("hf-trainer/complete", "ddp", "checkpoint-", "模型-checkpoint-"),
+        ("orbax/complete", "jax", "", "模型_"),
+    ],
+)
+def test_letters_of_any_script_before_the_step(tmp_path, sample, framework, old, new):
+    tree = copied(sample, tmp_path)
+    before = probed(tree, framework)
+    for path in [*tree.iterdir()]:
+        if path.name.startswith(old):
+            path.rename(tree / path.name.replace(old, new, 1))
+    found = probed(tree, framework)
+    assert (found.pick, found.step) == (str(before.pick).replace(old, new, 1), before.step)
 
 
 @pytest.mark.attack(48)

@@ -67,6 +67,8 @@ def test_what_a_script_saves_beside_the_shards_is_part_of_it(tmp_path, beside, l
 def test_an_export_beside_older_shards_is_not_missed_in_the_next(tmp_path):
     """Made by hand, some day, of the one that was liked best."""
     tree = copied("pytorch-fsdp2-dcp/complete", tmp_path)
+    (tree / "step-20" / "pytorch_model.bin").write_bytes(b"PK")
+    assert probed(tree, "fsdp").pick == "step-20", "an export that is being written, or was given up"
     for name in ("model.safetensors", "config.json", "tokenizer.json"):
         (tree / "step-10" / name).write_bytes(b"{}")
     assert probed(tree, "fsdp").pick == "step-20"

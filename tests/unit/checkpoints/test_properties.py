@@ -24,10 +24,13 @@ TELLING = [
     *"zero_pp_rank_0_mp_rank_00_optim_states.pt model_optim_rng.pt common.pt ckpt-5.index default".split(),
     *"ckpt-5.data-00000-of-00001 latest.weights.h5 training_metadata.json commit_success.txt recipe_state".split(),
     *"_CHECKPOINT_METADATA model.pdparams model.pdopt .checkpoint_done recipe_state.pt .heteroflow".split(),
-    *"run-1.json .nfs0001 .tmp1 \udcff".split(),
+    *"run-1.json .nfs0001 .tmp1 \udcff 0000000008 iter_9.pth nemo-step=4 nemo-step=4-unfinished weights".split(),
+    *"checkpoint_7 checkpoint_7_gda epoch=3 ckpt.pt 5.pth.tar loop.pt".split(),
 ]
 WORTH = [
     b"",
+    b"\x82\xa1w\xc4\x02ab\xa1b\x01",
+    b"\x82\xa1w\xc5",
     b"{}",
     b'{"global_step": 3, "step": 1, "world": 2, "epoch": 1, "sharded_backend": "x", "weight_map": {"a": "b"}}',
     b"PK\x05\x06" + bytes(18),
