@@ -39,6 +39,8 @@ def _flow(value: object) -> str:
         return f"{{{', '.join(f'{_key(name)}: {_flow(item)}' for name, item in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(_flow(item) for item in value)}]"
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -72,7 +72,13 @@ def test_texts_that_yaml_would_take_for_something_else():
 
 
 KEYS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,8}", fullmatch=True) | TEXTS.filter(lambda key: key != "<<")
-SCALARS = TEXTS | st.booleans() | st.integers() | st.sampled_from(["", "null", "~", "...", "---", "1e-5", "0123", "no"])
+SCALARS = (
+    TEXTS
+    | st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["", "null", "~", "...", "---", "1e-5", "0123", "no"])
+)
 # Lists and maps in one another: a document has mounts, and later versions have what this one does not know.
 SHAPES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3))
 
@@ -82,6 +88,8 @@ def as_texts(value):
         return {key: as_texts(item) for key, item in value.items()}
     if isinstance(value, list):
         return [as_texts(item) for item in value]
+    if value is None:
+        return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -89,6 +97,11 @@ def as_texts(value):
 @given(st.dictionaries(KEYS, SHAPES, min_size=1, max_size=4))
 def test_any_shape_reads_back_the_same(shape):
     assert parse_yaml(document_yaml(shape).encode()) == as_texts(shape)
+
+
+def test_a_key_without_a_value_stays_one():
+    """In a draft that a template fills, `notes:` became the text None."""
+    assert parse_yaml(document_yaml({"task": {"image": None}}).encode()) == {"task": {"image": None}}
 
 
 def test_what_is_mounted_is_cloned_too():
