@@ -121,6 +121,8 @@ class MemoryMesh:
             index, results = self._reader.query(list(reads))
         except QueryRefused as refusal:
             raise InvalidInput(refusal.code, str(refusal)) from refusal
+        except UnicodeEncodeError as error:
+            raise InvalidInput("invalid_query", "a query holds half of a surrogate pair, which is no text") from error
         return {"idx": index, "age_ms": 0, "results": results}
 
     async def subscribe(self, feed_filter: dict[str, Any], token: str | None = None) -> AsyncIterator[dict[str, Any]]:

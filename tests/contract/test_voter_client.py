@@ -137,7 +137,12 @@ async def test_queries_page_and_refuse_nonsense(mesh: MeshClient) -> None:
     rest = (await mesh.query([{"scan": ["node", "node-", first[-1][0], 10]}]))["results"][0]
     assert [key for key, _ in first + rest] == [f"node-{n}" for n in range(5)]
     assert (await mesh.query([{"groups": {}}]))["results"] == [{"groups": [], "next": None}]
-    for reads, level in (([], "linearizable"), ([{"drop": ["node"]}], "stale"), ([{"scan": ["node"]}], "sometimes")):
+    for reads, level in (
+        ([], "linearizable"),
+        ([{"drop": ["node"]}], "stale"),
+        ([{"scan": ["node"]}], "sometimes"),
+        ([{"get": ["node", "caf\udce9"]}], "stale"),
+    ):
         with pytest.raises(InvalidInput):
             await mesh.query(reads, level=level)
 
