@@ -202,8 +202,8 @@ class IdentityService:
             log.warning("the mesh CA is on %s now; what was here is kept in %s, remove it", elsewhere, aside)
             return
         await asyncio.to_thread(ca.advance, self.node, self._address)
-        said = await asyncio.to_thread(ca.statement)
-        if said is not None and said.number > self.trust.number:
+        # A statement is signed by each CA in it, and this asks each second.
+        if ca.trust_number > self.trust.number and (said := await asyncio.to_thread(ca.statement)) is not None:
             self.take_authorities(said.to_dict())
         if self.tls.own is not None:
             await asyncio.to_thread(ca.heard, self.tls.own, self.trust.number)
