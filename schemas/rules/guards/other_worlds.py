@@ -2,7 +2,7 @@
 
 import re
 
-from schemas.rules.guards.judge import CONTRADICTION, SPLIT, Judge
+from schemas.rules.guards.judge import CONTRADICTION, SPLIT, Judge, is_loopback
 from schemas.rules.guards.launch import Launch
 from schemas.rules.guards.options import MPI, read_options
 from schemas.rules.guards.words import is_known
@@ -133,9 +133,15 @@ def mpi(launch: Launch, judge: Judge) -> None:
     if shape.several:
         said = f"calls {launch.kind} in a group of {shape.nodes} nodes: it would need ssh between the containers"
         judge.refuse("needs_ssh", said, "Use one node, or start it by torchrun: NCCL and Gloo need no ssh.")
-    if hosts := [options.given[name][0] for name in _HOSTS if name in options.given]:
-        said = f"says {hosts[0]}, and {launch.kind} would reach those hosts by ssh: there is none"
-        judge.refuse("needs_ssh", said, f"Remove {hosts[0]}: processes start on this node.")
+    if hosts := [options.given[name] for name in _HOSTS if name in options.given]:
+        spelled, value = hosts[0]
+        slots = _slots_here(value)
+        if slots is None:
+            said = f"says {spelled}, and {launch.kind} would reach those hosts by ssh: there is none"
+            judge.refuse("needs_ssh", said, f"Remove {spelled}: processes start on this node.")
+        elif shape.cards is not None and slots < shape.cards:
+            said = f"says {spelled} {judge.shown(value)}, which is room for {slots}, but training.per_node_gpu is "
+            judge.refuse(CONTRADICTION, f"{said}{shape.cards}", f"Remove {spelled}: every card has a slot.")
     given = options.given.get("np") or options.given.get("n") or options.given.get("npernode")
     if given is None or shape.several:
         return
@@ -147,6 +153,17 @@ def mpi(launch: Launch, judge: Judge) -> None:
     if shape.cards is not None and number * each != shape.cards:
         said = f"says {given[0]} {number}, but training.per_node_gpu is {shape.cards}"
         judge.refuse(CONTRADICTION, said, f"Write {given[0]} $LOCAL_WORLD_SIZE.")
+
+
+def _slots_here(value: str) -> int | None:
+    """Processes that `-H localhost:4` leaves room for; None where it names another host, or a file of hosts."""
+    slots = 0
+    for entry in value.split(","):
+        host, _, said = entry.partition(":")
+        if not is_loopback(host) or not re.fullmatch(r"[0-9]{0,6}", said):
+            return None
+        slots += int(said or 1)
+    return slots
 
 
 def _other_contexts(script: list[str]) -> int | None:

@@ -187,13 +187,14 @@ class _Parser:
         while self.keyword != "in" and self._any():
             self._next()
         self._expect("in")
-        bodies, whole = [], False
+        bodies, labels, whole = [], [], False
         self._skip_lines()
         while self.keyword != "esac":
             while self.operator != ")":
                 if not self._any():
                     raise Unreadable("esac is missing")
                 whole |= self.keyword == "*"
+                labels += [self.current] if self.current else []
                 self._next()
             self._next()
             bodies.append(self.items())
@@ -201,7 +202,7 @@ class _Parser:
                 self._next()
             self._skip_lines()
         self._next()
-        return Block("case", [], bodies, subject=subject, whole=whole)
+        return Block("case", [], bodies, subject=subject, whole=whole, labels=labels)
 
     def _skip_lines(self) -> None:
         while self.operator in (";", "\n"):

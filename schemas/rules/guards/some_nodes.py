@@ -13,7 +13,7 @@ _TESTS = ("[", "[[", "test", "((")
 def judge_nodes(walk: Walk, launches: Sequence[Launch], judge: Judge) -> None:
     if not judge.shape.several or not launches:
         return
-    reader = _Reader(walk, {launch.call.simple.number for launch in launches})
+    reader = _Reader(walk, {launch.call.simple.number for launch in launches}, judge.shape.nodes or 0)
     outputs = [inner for inners in walk.outputs.values() for inner in inners if inner]
     shells = [walk.items or [], *(inner.items for inner in [*walk.inner.values(), *outputs])]
     if any(found for shell in shells for found in reader.partial(shell)):
@@ -23,8 +23,8 @@ def judge_nodes(walk: Walk, launches: Sequence[Launch], judge: Judge) -> None:
 
 
 class _Reader:
-    def __init__(self, walk: Walk, launches: set[int]) -> None:
-        self._walk, self._launches = walk, launches
+    def __init__(self, walk: Walk, launches: set[int], nodes: int) -> None:
+        self._walk, self._launches, self._nodes = walk, launches, nodes
 
     def partial(self, items: List) -> Iterator[bool]:
         """True for each place where some nodes start a launch and others do not."""
@@ -40,13 +40,27 @@ class _Reader:
             yield from self.partial(node.body)
         elif isinstance(node, Block) and node.kind != "function":
             if node.kind == "if" and self._asks_rank(node.test):
-                yield self._arms_differ(node, later, len(node.bodies) > len(node.tests))
+                named = [self._rank_asked(test) for test in node.tests]
+                yield self._arms_differ(node, later, len(node.bodies) > len(node.tests) or self._all_of(named))
             if node.kind == "case" and any(
                 part.text in NODE_RANK_NAMES for part in node.subject if part.kind == "variable"
             ):
-                yield self._arms_differ(node, later, node.whole)
+                named = ["".join(part.text for part in label) for label in node.labels]
+                yield self._arms_differ(node, later, node.whole or self._all_of(named))
             for body in node.bodies:
                 yield from self.partial(body)
+
+    def _all_of(self, named: Sequence[str]) -> bool:
+        """Whether every node's rank is among those that arms are for."""
+        return self._nodes <= len(named) and {*map(str, range(self._nodes))} <= {*named}
+
+    def _rank_asked(self, test: List) -> str:
+        """The 1 of `[ $NODE_RANK = 1 ]`; "" of any other test."""
+        first = test[0].parts[0][1].commands[0] if len(test) == 1 and len(test[0].parts) == 1 else None
+        fields = self._walk.fields.get(first.number, []) if isinstance(first, Simple) else []
+        if len(fields) < 4 or fields[0] not in ("[", "[[", "test") or fields[2] not in ("=", "==", "-eq"):
+            return ""
+        return fields[3] if NODE_RANK_NAMES & {*self._walk.unknowns.names(fields[1])} else ""
 
     def _arms_differ(self, block: Block, later: bool, whole: bool) -> bool:
         """whole: whether one of the arms is taken in any case."""

@@ -29,7 +29,7 @@ class Group:
 class Block:
     """kind: "if", "loop", "case" or "function". test: what decides; bodies: what it decides about. tests: of an `if`,
     one for each body but that of `else`. name: of a function, and "while" or "until" of a loop that has a test.
-    subject: of a `case`; whole: whether it has an arm for everything else."""
+    subject: of a `case`; labels: of its arms; whole: whether it has an arm for everything else."""
 
     kind: str
     test: "List"
@@ -38,6 +38,7 @@ class Block:
     name: str = ""
     subject: "Word" = ()
     whole: bool = True
+    labels: list["Word"] = field(default_factory=list)
 
 
 Node = Simple | Group | Block
