@@ -194,6 +194,8 @@ class _Walker:
             raise Unreadable("it does more than can be followed")
         fields = self._fields(simple.words, environment)
         self._found.fields[simple.number] = fields
+        for part in (part for word in simple.words for part in word if part.keeps):
+            environment.values[part.text] = self._text((part,), environment)
         self._outputs(simple, environment, place)
         own = environment.copy() if fields and simple.assigns else environment
         for name, value in simple.assigns:
@@ -239,6 +241,10 @@ class _Walker:
         for _ in range(_WRAPPERS_MAX):
             if not fields:
                 return
+            if (likely := self._found.unknowns.default(fields[0])) is not None:
+                # `${PYTHON:-python}`: whoever sets it sets another path of the same program.
+                fields = [*likely.split(), *fields[1:]]
+                continue
             program = base_name(fields[0])
             if place.plain and (only := of_bash(fields)):
                 self._found.of_bash.append(only)

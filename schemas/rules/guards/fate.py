@@ -319,7 +319,8 @@ class _Run:
         code = code_in(word, state) or code_of(text)
         if code is None and self._is_unset(word, text):
             # Nothing is left of it, as of a bare `exit`; in quotes it is no number, which is an error.
-            code = FAILED if word[-1].quoted else self._at_exit or state.code
+            bare = FAILED if word[-1].quoted else self._at_exit or state.code
+            code = code_of(self._walk.unknowns.default(text) or "") or bare
         if code is None:
             raise NotFollowed
         return code

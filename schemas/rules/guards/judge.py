@@ -100,6 +100,8 @@ class Judge:
             said = f"says {spelled}={self.shown(value)}, which cannot be known before it runs"
             if variables:
                 said += f": {', '.join(map(self.shown, variables))} is set by the image, the script, or nobody"
+            if likely := self.unknowns.default(value):
+                said += f", and where it is nobody it is {self.shown(likely)}"
             self.warn("unknown_value", said, f"Write {spelled}={mean}, or leave it out.")
 
     def rank(self, call: Call, spelled: str, value: str, mean: str, ignored: str = "") -> None:
@@ -126,6 +128,8 @@ class Judge:
         self, call: Call, spelled: str, value: str, right: int | None, field_name: str, why: str, mean: str
     ) -> None:
         """An option that must say a number of the shape. right: None where the shape is not known."""
+        if right is not None and self.unknowns.default(value) == str(right):
+            return
         number = self.number(call, spelled, value, mean)
         if number is not None and right is not None and number != right:
             said = f"says {spelled}={number}, but {field_name} is {right}{why}"

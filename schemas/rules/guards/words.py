@@ -30,6 +30,9 @@ _SPACES = re.compile(r"[ \t\n]+")
 _BETWEEN = "\x1f"  # of the elements of an array, as one value
 
 
+_NOTHING = ("?", False, None)  # of a private character that stands for nothing
+
+
 class Unreadable(Exception):
     """Is raised when a line is no shell grammar, or none that is known here."""
 
@@ -38,7 +41,7 @@ class Unreadable(Exception):
 class Part:
     """kind: "text", "variable" (text is its name), "sum" (of $((…))), "every" (${NAME[@]}, "$@"), "whole" (the same
     with *, which quotes make one word), "array" (NAME=( … )) or "unknown" (text says what it is). default: that of
-    ${NAME:-default}; elements: of an array; line: what `$(…)` runs."""
+    ${NAME:-default}; keeps: ${NAME:=default}; elements: of an array; line: what `$(…)` runs."""
 
     kind: str
     text: str
@@ -46,27 +49,28 @@ class Part:
     default: "tuple[Part, ...] | None" = None
     elements: "tuple[tuple[Part, ...], ...]" = ()
     line: str | None = None
+    keeps: bool = False
 
 
 Word = tuple[Part, ...]
 
 
 class Unknowns:
-    """The private characters of one command, each with the name of what it stands for and whether it was quoted; and
-    the numbers of its parts."""
+    """The private characters of one command, each with the name of what it stands for, whether it was quoted, and what
+    it is where nobody sets it (`${NAME:-default}`); and the numbers of its parts."""
 
     def __init__(self) -> None:
         self._numbers = 0
-        self._marks: dict[tuple[str, bool], str] = {}
-        self._names: dict[str, tuple[str, bool]] = {}
+        self._marks: dict[tuple[str, bool, str | None], str] = {}
+        self._names: dict[str, tuple[str, bool, str | None]] = {}
         self.run_for_output: list[str] = []  # the lines of `$(…)` and the like, once each
 
     def number(self) -> int:
         self._numbers += 1
         return self._numbers
 
-    def mark(self, name: str, quoted: bool) -> str:
-        key = (name, quoted)
+    def mark(self, name: str, quoted: bool, default: str | None = None) -> str:
+        key = (name, quoted, default)
         if key not in self._marks:
             if _FIRST + len(self._marks) > _LAST:
                 raise Unreadable("more unknown values than can be told apart")
@@ -78,23 +82,36 @@ class Unknowns:
         if line not in self.run_for_output:
             self.run_for_output.append(line)
 
-    def name(self, mark: str) -> tuple[str, bool]:
-        return self._names.get(mark, ("?", False))
+    def name(self, mark: str) -> str:
+        return self._names.get(mark, _NOTHING)[0]
+
+    def default(self, text: str) -> str | None:
+        """What a text that is one unknown is where nobody sets it; None where it has no default."""
+        return self._names.get(text, _NOTHING)[2]
+
+    def again(self, mark: str, quoted: bool) -> str:
+        """The mark of the same value at another place, as quoted as that is."""
+        name, _, default = self._names.get(mark, _NOTHING)
+        return self.mark(name, quoted, default)
+
+    def part(self, mark: str, quoted: bool) -> "Part":
+        name, _, default = self._names.get(mark, _NOTHING)
+        return Part("unknown", name, quoted, None if default is None else (Part("text", default, True),))
 
     def names(self, text: str) -> list[str]:
         """Of the unknowns in a text, each once, in their order."""
-        return list(dict.fromkeys(self.name(mark)[0] for mark in _PRIVATE.findall(text)))
+        return list(dict.fromkeys(map(self.name, _PRIVATE.findall(text))))
 
     def quoted(self, text: str) -> list[str]:
-        return [name for name, quoted in map(self.name, _PRIVATE.findall(text)) if quoted]
+        return [self.name(mark) for mark in _PRIVATE.findall(text) if self._names.get(mark, _NOTHING)[1]]
 
     def may_split(self, text: str) -> bool:
         """Whether it may turn out to be no word, or several."""
-        return any(not quoted for _, quoted in map(self.name, _PRIVATE.findall(text)))
+        return any(not self._names.get(mark, _NOTHING)[1] for mark in _PRIVATE.findall(text))
 
     def shown(self, text: str) -> str:
         """A text for people: unknowns in their spelling, nothing that drives a terminal."""
-        words = _PRIVATE.sub(lambda found: _spelled(self.name(found.group())[0]), text)
+        words = _PRIVATE.sub(lambda found: _spelled(self.name(found.group())), text)
         words = words if words.isprintable() else ascii(words)[1:-1]
         return words if len(words) <= 80 else words[:80] + "…"
 
@@ -176,16 +193,18 @@ def _value(part: Part, value_of: Callable[[str], str | None], unknowns: Unknowns
         known = evaluated(part.text, value_of)
         return known if known is not None else unknowns.mark(_label(f"$(({part.text}))"), part.quoted)
     if part.kind in ("unknown", "array"):
-        return unknowns.mark(part.text, part.quoted)
+        default = None if part.default is None else "".join(known.text for known in part.default)
+        return unknowns.mark(part.text, part.quoted, default)
     value = value_of(every(part.text) if part.kind in ("every", "whole") else part.text)
     if value is None and part.text in PER_PROCESS_NAMES and part.default is not None:
         value = ""  # no node has it, so the default is what every node gets
-    if value is None:
-        return unknowns.mark(part.text, part.quoted)
+    default = None
     if not value and part.default is not None:
-        return "".join(expand(part.default, value_of, unknowns, split=False))
+        default = "".join(expand(part.default, value_of, unknowns, split=False))
+    if value is None:
+        return unknowns.mark(part.text, part.quoted, default if default is None or is_known(default) else None)
     # Its own unknowns are as quoted as the place they come to.
-    return _PRIVATE.sub(lambda found: unknowns.mark(unknowns.name(found.group())[0], part.quoted), value)
+    return default or _PRIVATE.sub(lambda found: unknowns.again(found.group(), part.quoted), value)
 
 
 class Scanner:
@@ -238,7 +257,7 @@ class Scanner:
         parts.append(Part("text", "", True))
         for character in re.split(f"({_PRIVATE.pattern})", self.text[start:end]):
             if is_one_unknown(character):
-                parts.append(Part("unknown", self.unknowns.name(character)[0], True))
+                parts.append(self.unknowns.part(character, True))
             elif character:
                 parts.append(Part("text", character, True))
         self.at = end + 1
@@ -273,7 +292,7 @@ class Scanner:
         """At a dollar, a backtick or a private character."""
         if not is_known(character := self.text[self.at]):
             self.at += 1
-            return Part("unknown", self.unknowns.name(character)[0], quoted)
+            return self.unknowns.part(character, quoted)
         if character == "`":
             end = self._closing(self.at + 1, "`")
             start, self.at = self.at, end
@@ -324,7 +343,7 @@ class Scanner:
         if operator in ("-", ":-", "=", ":="):
             scanner = Scanner(f'"{rest}"' if '"' not in rest else rest, self.unknowns)
             default = scanner.word()
-        return Part("variable", name, quoted, default)
+        return Part("variable", name, quoted, default, keeps=operator in ("=", ":="))
 
     def _closing(self, start: int, closer: str) -> int:
         """Behind the character that closes what began before `start`; quotes and nesting inside are honoured."""
