@@ -24,6 +24,9 @@ TRACKER = "latest"
 _STEPPED = re.compile(r"global_step(?P<number>[0-9]{1,18})\Z")
 _OPTIM = re.compile(r"(?:bf16_)?zero_pp_rank_(?P<dp>[0-9]+)_mp_rank_(?P<mp>[0-9]+)_optim_states\.pt\Z")
 _ZERO3_MODEL = re.compile(r"zero_pp_rank_(?P<dp>[0-9]+)_mp_rank_(?P<mp>[0-9]+)_model_states\.pt\Z")
+# With a mixture of experts: those of each rank, and their optimizer where ZeRO does not split it.
+_EXPERT = re.compile(r"layer_(?P<layer>[0-9]+)_expert_(?P<expert>[0-9]+)_mp_rank_[0-9]+_model_states\.pt\Z")
+_EXPERT_OPTIM = re.compile(r"expp_rank_(?P<ep>[0-9]+)_mp_rank_[0-9]+_optim_states\.pt\Z")
 _MODEL = re.compile(r"mp_rank_(?P<mp>[0-9]+)_model_states\.pt\Z")
 # A tag without a number, which only `latest` can put in order.
 _NAMED_BY_TRACKER = StepName(10**18, None)
@@ -78,7 +81,24 @@ def judge_deepspeed(directory: Directory) -> None:
         raise Incomplete(
             "has the sharded model states of ZeRO-3, but no optimizer states: weights only, or not finished"
         )
+    _require_experts(names, bool(optim))
     require_whole(directory, names)
+
+
+def _require_experts(names: Mapping[str, Kind], split: bool) -> None:
+    """split: whether ZeRO has the optimizer of all. How many experts a layer has is not on the disk, nor the same for
+    all layers. Raises Incomplete."""
+    layers: dict[int, set[int]] = {}
+    for name in names:
+        if match := _EXPERT.match(name):
+            layers.setdefault(int(match["layer"]), set()).add(int(match["expert"]))
+    require_contiguous(layers, "the part layer_{}_expert_0")
+    for layer, experts in sorted(layers.items()):
+        require_contiguous(experts, f"the part layer_{layer}_expert_{{}}")
+    ranks = {int(match["ep"]) for name in names if (match := _EXPERT_OPTIM.match(name))}
+    require_contiguous(ranks, "the part expp_rank_{}")
+    if layers and not split and not ranks:
+        raise Incomplete("expp_rank_0_mp_rank_00_optim_states.pt, with the optimizer of the experts, is missing")
 
 
 def judge_inside(directory: Directory) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.checkpoints.tiny import put, torch_file
 from tests.unit.checkpoints.trees import copied, probed, why
 
 
@@ -215,3 +216,38 @@ def test_a_zip_of_more_than_four_gib_is_judged_by_its_zip64_end(tmp_path):
         file.seek(start)
         file.write(b"\0\0")
     assert "does not lie where its end says" in why(probed(tmp_path, "ddp"), "step=7.ckpt")
+
+
+# As DeepSpeed 0.19 saves them on two ranks, in the order of its writes.
+EXPERTS = [f"layer_{layer}_expert_{expert}_mp_rank_00_model_states.pt" for layer in (0, 1) for expert in range(4)]
+PLAIN = [*EXPERTS, "expp_rank_0_mp_rank_00_optim_states.pt", "expp_rank_1_mp_rank_00_optim_states.pt"]
+SPLIT = [*EXPERTS, *(f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt" for rank in (0, 1))]
+
+
+@pytest.mark.parametrize("parts", [PLAIN, SPLIT], ids=["plain", "zero"])
+def test_the_first_checkpoint_of_a_mixture_of_experts(tmp_path, parts):
+    """Nothing tells how many there are: only the last of a row may be gone unseen."""
+    names = [*parts, "mp_rank_00_model_states.pt"]
+    place = tmp_path / "global_step3"
+    put(place, dict.fromkeys(names, torch_file()))
+    assert probed(tmp_path, "deepspeed").pick == "global_step3"
+    for name in names:
+        (place / name).rename(tmp_path / "gone")
+        last = "_expert_3" in name or "rank_1" in name
+        assert (probed(tmp_path, "deepspeed").pick is not None) == last, name
+        (tmp_path / "gone").rename(place / name)
+    for path in place.glob("expp_*"):
+        path.unlink()
+    assert (probed(tmp_path, "deepspeed").pick is not None) == (parts is SPLIT)
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *SPLIT])
+def test_a_part_of_an_expert_that_the_one_before_has(tmp_path, name):
+    names = [*(SPLIT if name in SPLIT else PLAIN), "mp_rank_00_model_states.pt"]
+    for step in (2, 3):
+        put(tmp_path / f"global_step{step}", dict.fromkeys(names, torch_file()))
+    (tmp_path / "latest").write_text("global_step3")
+    assert probed(tmp_path, "deepspeed").pick == "global_step3"
+    (tmp_path / "global_step3" / name).unlink()
+    found = probed(tmp_path, "deepspeed")
+    assert found.pick == "global_step2" and "missing" in why(found, "global_step3")

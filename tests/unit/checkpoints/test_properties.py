@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.rules.checkpoints.memory import MemoryDirectory, MemoryFile
+from schemas.rules.checkpoints.names import is_single_name
 from schemas.rules.checkpoints.probe import FRAMEWORKS, Probe, probe
 from tests.unit.checkpoints.test_samples import COMPLETE, INTERRUPTED
 from tests.unit.checkpoints.trees import files_below, in_memory, samples
@@ -65,7 +66,7 @@ def sound(found: Probe, tree: MemoryDirectory) -> None:
         *above, last = found.pick.split("/")
         for segment in above:
             place = place.open(segment)
-        assert any(name.startswith(last) for name in place.entries)
+        assert any(name.startswith(last) for name in place.entries) and is_single_name(last)
         assert found.pick not in dict(found.rejected)
 
 
