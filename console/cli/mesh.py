@@ -67,7 +67,7 @@ async def _show(args: argparse.Namespace, terminal: Terminal, client: "MeshClien
         return 0
     cells = terminal.cells or 100
     voters = [voter_line(status, raft_id, False, cells) for raft_id in voter_ids(status)]
-    terminal.lines([plain(shown).strip() for shown in (mesh_summary(status), voter_head(cells), *voters)])
+    terminal.lines([plain(shown).strip() for shown in (mesh_summary(status), voter_head(status, cells), *voters)])
     return 0
 
 

@@ -11,6 +11,7 @@ from console.core.line import Line, Span, cell, joined
 from console.core.marks import group_mark
 from schemas.rules.checkpoints.at_risk import hours_text
 from schemas.states import PAUSED, PLACED
+from schemas.task_types import TRAINING
 
 if TYPE_CHECKING:
     from console.store.rows import Group
@@ -74,7 +75,7 @@ def resume_question(groups: "Sequence[Group]", others: int, now_ms: int, cells: 
     """others: chosen ones that are not paused."""
     lines = _chosen(groups, now_ms, cells)
     lines.append((("Each waits again at its old place, before what was submitted later.", line.TEXT),))
-    lines.append((("Each goes on from its newest complete checkpoint.", line.TEXT),))
+    lines += _begins(groups)
     if others:
         lines.append(((f"{_left_alone(others)}: not paused.", line.DIM),))
     name = f"Resume {len(groups)} groups" if len(groups) > 1 else "Resume this group"
@@ -96,6 +97,13 @@ def _ranks_end(groups: "Sequence[Group]") -> list[Line]:
     ]
 
 
+def _begins(groups: "Sequence[Group]") -> list[Line]:
+    """A list does not know who has a checkpoint_path, and who saved there."""
+    if any(group.task_type == TRAINING for group in groups):
+        return [(("Training goes on from its newest complete checkpoint; without one it begins at zero.", line.TEXT),)]
+    return [(("What is no training begins anew.", line.TEXT),)]
+
+
 def _left_alone(count: int) -> str:
     return f"{count} marked {'is' if count == 1 else 'are'} left alone"
 
@@ -111,7 +119,7 @@ def resubmit_question(group: "Group") -> Question:
         ((group.name, line.STRONG), (f"  {group.id}", line.DIM)),
         line.EMPTY,
         (("The same document is submitted as a new group, behind all that waits.", line.TEXT),),
-        (("It resumes from the newest checkpoint under its checkpoint_path.", line.TEXT),),
+        *_begins([group]),
     ]
     return Question("Submit once more", tuple(lines), "submit")
 

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.core import line
-from console.core.columns import Column, laid_out
-from console.core.format import UNKNOWN, coarse, number, text_or_dash
+from console.core.columns import Column, Layout, fitted, laid_out
+from console.core.format import UNKNOWN, coarse, number, text_or_dash, width
 from console.core.line import Line, joined
 
 _COLUMNS = (
-    Column("voter", "VOTER", 10, 24, 9, grows=1),
-    Column("role", "ROLE", 9, 10, 8),
-    Column("link", "LINK", 14, 16, 8),
-    Column("match", "LOG", 10, 12, 6, right=True),
-    Column("lag", "LAG", 8, 10, 7, right=True),
-    Column("address", "ADDRESS", 14, 40, 3, grows=2),
+    Column("voter", "VOTER", 10, 24, 9, grows=2),
+    Column("role", "ROLE", 8, 8, 8),
+    Column("link", "LINK", 11, 11, 8),
+    Column("match", "LOG", 10, 13, 6, right=True, grows=3),
+    Column("lag", "LAG", 8, 10, 7, right=True, grows=4),
+    Column("address", "ADDRESS", 14, 48, 3, grows=1),
 )
 LAG_WARN = 1000
 
@@ -27,8 +27,22 @@ def _voters(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list((status.get("consensus") or {}).get("voters") or [])
 
 
-def voter_head(cells: int) -> Line:
-    return (("  ", line.TEXT), *laid_out(_COLUMNS, cells - 2).head())
+def _shape(status: Mapping[str, Any], cells: int) -> Layout:
+    names = [text_or_dash(voter.get("node")) for voter in _voters(status)]
+    addresses = [text_or_dash(address) for address in _addresses(status).values()]
+    widths = {
+        "voter": max(map(width, names), default=0),
+        "address": max(map(width, addresses), default=0),
+    }
+    return laid_out(fitted(_COLUMNS, widths), cells - 2)
+
+
+def _addresses(status: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(item.get("raft_id")): item.get("voter_addr") for item in status.get("voters") or []}
+
+
+def voter_head(status: Mapping[str, Any], cells: int) -> Line:
+    return (("  ", line.TEXT), *_shape(status, cells).head())
 
 
 def voter_line(status: Mapping[str, Any], raft_id: str, here: bool, cells: int) -> Line:
@@ -43,15 +57,14 @@ def voter_line(status: Mapping[str, Any], raft_id: str, here: bool, cells: int) 
     match, last = voter.get("match"), consensus.get("last")
     lag = last - match if knows and isinstance(match, int) and isinstance(last, int) else None
     up = bool(voter.get("connected"))
-    addresses = {str(item.get("raft_id")): item.get("voter_addr") for item in status.get("voters") or []}
-    row = laid_out(_COLUMNS, cells - 2).row(
+    row = _shape(status, cells).row(
         {
             "voter": (text_or_dash(voter.get("node")), line.STRONG if here else line.TEXT),
             "role": ("leader" if leader else "follower", line.ACCENT if leader else line.DIM),
             "link": ("R answers" if up else "✖ no answer", line.GOOD if up else line.BAD),
             "match": (number(match) if knows else UNKNOWN, line.TEXT),
             "lag": (number(lag) if lag is not None else UNKNOWN, line.WARN if (lag or 0) > LAG_WARN else line.TEXT),
-            "address": (text_or_dash(addresses.get(raft_id)), line.DIM),
+            "address": (text_or_dash(_addresses(status).get(raft_id)), line.DIM),
         }
     )
     return (("▌ " if here else "  ", line.ACCENT), *row)

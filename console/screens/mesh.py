@@ -31,7 +31,7 @@ class MeshScreen(ListScreen):
         return voter_line(self.session.consensus, row_id, row_id == self.here, cells)
 
     def column_lines(self, cells: int) -> list[Line]:
-        return [voter_head(cells)]
+        return [voter_head(self.session.consensus, cells)]
 
     def status_lines(self, cells: int) -> list[Line]:
         return [mesh_summary(self.session.consensus)]

@@ -2,7 +2,13 @@
 
 import pytest
 
-from console.core.confirm_text import node_question, pause_question, resume_question, stop_question
+from console.core.confirm_text import (
+    node_question,
+    pause_question,
+    resubmit_question,
+    resume_question,
+    stop_question,
+)
 from console.core.line import line_width, plain
 from console.store.rows import group_of_row
 from tests.snapshots.canned_mesh import NOW_MS, H, gid, group_row
@@ -30,6 +36,15 @@ def test_a_pause_says_what_is_kept_and_what_it_costs():
     for said in ("SIGTERM", "cards come free", "keep their place in line", "2 marked are left alone"):
         assert said in text
     assert all(line_width(item) <= 100 for item in question.lines)
+
+
+@pytest.mark.parametrize("task_type", ["training", "inference", "container"])
+def test_no_checkpoint_is_promised_that_may_not_be_there(task_type):
+    group = of_status("failed", task_type=task_type)
+    for question in (resubmit_question(group), resume_question([group], 0, NOW_MS, 100)):
+        text = "\n".join(map(plain, question.lines))
+        assert ("without one it begins at zero" in text) == (task_type == "training")
+        assert ("checkpoint" in text) == (task_type == "training")
 
 
 def test_a_resume_says_where_it_waits():

@@ -15,7 +15,7 @@ from console.core.header import bar
 from console.core.line import cut, exactly, flowed, line_width, plain, spread, wrapped
 from console.core.log_lines import log_line, prefix_cells
 from console.core.log_ring import LogLine, LogRing, ShownLines, parts_of, safe_text
-from console.core.mesh_lines import mesh_summary
+from console.core.mesh_lines import mesh_summary, voter_head, voter_line
 from console.core.row_filter import row_filter
 from console.core.row_order import RowOrder
 from console.core.sanitize import sanitize
@@ -23,6 +23,7 @@ from console.core.ticks import short, ticks
 from console.core.timeline import Lane, Stretch, Window, timeline_lines
 from console.store.rows import group_of_row
 from tests.snapshots.canned_mesh import NOW_MS, group_row
+from tests.snapshots.example_mesh import status as example_status
 
 TEXTS = st.text(max_size=40).map(sanitize)
 SPANS = st.lists(st.tuples(TEXTS, st.sampled_from(line.TONES)), max_size=6).map(tuple)
@@ -370,6 +371,14 @@ def test_order_is_what_sorting_gives(changes):
         twin = {**twin, row: key} if key is not None else {name: had for name, had in twin.items() if name != row}
         assert order.rows() == sorted(twin, key=lambda name: (twin[name], name))
         assert all(order.row(order.place(name) or 0) == name for name in twin)
+
+
+@pytest.mark.parametrize("cells", [80, 100, 160])
+@pytest.mark.parametrize("address", ["10.0.0.1:7461", "127.117.76.1:7461", "[fd00:1:2::a4]:7461"])
+def test_the_address_of_a_voter_is_whole(address, cells):
+    status = example_status([{"raft_id": 1, "node": "gpu-01", "voter_addr": address}])
+    row = voter_line(status, "1", False, cells)
+    assert address in plain(row) and line_width(row) == line_width(voter_head(status, cells))
 
 
 def test_what_operators_ordered_of_the_mesh_stands_in_its_view():
