@@ -76,7 +76,6 @@ class RaftLoop:
         self._saved = log.hard_state
         self._round_sent_ns: deque[tuple[int, int]] = deque(maxlen=256)
         self.fsync_ms: deque[float] = deque(maxlen=FSYNC_SAMPLES)
-        self.refused_messages = 0
 
     def wake(self) -> None:
         """Take a turn after everything that is ready to run now: what arrives together is written together."""
@@ -90,7 +89,6 @@ class RaftLoop:
                 try:
                     self.node.step(message)
                 except MessageRefused as refusal:
-                    self.refused_messages += 1
                     _logger.warning("a peer's message was refused: %s", refusal)
         except Exception as error:
             self._stop(error)

@@ -32,9 +32,6 @@ class Network:
     def heal(self) -> None:
         self._cut.clear()
 
-    def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cut
-
     def send(self, source: str, target: str, process: Process, fn: Callable[..., object], *args: Any) -> None:
         """Deliver to whatever life of the process is there when the message arrives."""
         loop, rates = self._loop, self.rates

@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 40.0
 LOOK_S = 0.1
 PROMPT = "shell> "
-DEAD = "the shell has ended"
 
 
 class TmuxConsole:

@@ -142,7 +142,7 @@ class FileScan:
         for found in values:
             self._keep(found, event)
         if len(values) == 1:
-            self._remember(payload, values[0])
+            self._remember(payload)
 
     def _keep(self, found: "_Found", event: Event) -> None:
         # Not `or`: a series whose points were all taken back is empty, and still the tag's.
@@ -189,7 +189,7 @@ class FileScan:
         number = scalar_of(payload, *item.tensor)
         return None if number is None else _Found(item.tag, number, wide=True)
 
-    def _remember(self, payload: bytes, found: "_Found") -> None:
+    def _remember(self, payload: bytes) -> None:
         """If the record is nothing but time, step and this one plain number, the next of its kind is not parsed."""
         if len(payload) < 16 or payload[0] != 9 or payload[9] != 16 or len(self._shapes) >= _MOST_SHAPES:
             return

@@ -17,7 +17,6 @@ from mesh.core.swim.rtt import RoundTrips
 from mesh.core.swim.suspicion import Suspicion, shortest_ns, timeout_ns
 
 MS, S = 1_000_000, 1_000_000_000
-META = Meta(("10.0.0.1:7460",), "1.0")
 
 
 def about(node: str, incarnation: int = 0, version: str = "1.0") -> Update:
