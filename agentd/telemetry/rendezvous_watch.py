@@ -41,6 +41,7 @@ class _Recorded(NamedTuple):
 
     state: str = ""
     text: str = ""
+    at_ms: int = 0
 
 
 class RendezvousWatch:
@@ -62,25 +63,27 @@ class RendezvousWatch:
             if self._is_formed(key) or (meeting := self._meeting(ranks)) is None:
                 continue
             self.meetings[key] = meeting
-            if meeting.state == UNJUDGED:
+            told = self._recorded.get(key)
+            if meeting.state in _ADVICE and told is not None:
+                found.append(_alert(key, meeting.state, meeting.text, now_ms - int(meeting.late_s * 1000)))
+            elif meeting.state == UNJUDGED and told is not None and told.state in _ADVICE:
+                # A leader that is as new as the agent of a rank has no alert of his own that could stay.
+                found.append(_alert(key, told.state, f"{told.text}; now: {meeting.text}", told.at_ms))
+            elif meeting.state == UNJUDGED:
                 undecided[RENDEZVOUS, *key] = meeting.text
-            elif meeting.state in _ADVICE and key in self._recorded:
-                since_ms = now_ms - int(meeting.late_s * 1000)
-                level = "critical" if meeting.state == SPLIT else "warning"
-                found.append(Alert(RENDEZVOUS, *key, level, meeting.text, _ADVICE[meeting.state], since_ms))
         return found, undecided
 
     async def record(self, mesh: MeshClient) -> None:
         """Raises HeteroFlowError; what was not written is tried in the next round."""
         changed = [key for key, meeting in self.meetings.items() if meeting.state in TOLD and not self._is_told(key)]
         changed = changed[:_AT_ONCE]
-        if unknown := [key for key in changed if key not in self._recorded]:
+        doubted = [key for key, meeting in self.meetings.items() if meeting.state == UNJUDGED]
+        if unknown := [key for key in (*changed, *doubted) if key not in self._recorded][:_AT_ONCE]:
             answer = await mesh.query([{"get": ["group", group_id]} for group_id, _ in unknown], level="stale")
             for key, row in zip(unknown, answer["results"], strict=True):
                 told = (row or {}).get("rendezvous")
-                self._recorded[key] = (
-                    _Recorded(told["state"], told["text"]) if told and told["attempt"] == key[1] else _Recorded()
-                )
+                ours = told if told and told["attempt"] == key[1] else None
+                self._recorded[key] = _Recorded(ours["state"], ours["text"], ours["at_ms"]) if ours else _Recorded()
         for key in changed:
             meeting = self.meetings[key]
             if self._is_formed(key) or self._is_told(key):
@@ -117,3 +120,7 @@ class RendezvousWatch:
             for node, task in ranks
         ]
         return judge_rendezvous(views, nodes, place, self._limits)
+
+
+def _alert(key: tuple[str, int], state: str, text: str, since_ms: int) -> Alert:
+    return Alert(RENDEZVOUS, *key, "critical" if state == SPLIT else "warning", text, _ADVICE[state], since_ms)

@@ -80,6 +80,30 @@ async def test_what_cannot_be_judged_keeps_an_alert_and_writes_nothing(mesh):
     assert watch.judge({key: [(node, replace(task, ranks=1))]}, 1_000_000) == ([], {})
 
 
+async def test_what_was_seen_is_told_on_where_leader_and_agent_are_new(mesh):
+    """The leader's host runs a rank, and its agent was ended: for minutes nobody can judge, and nobody has an alert."""
+    group_id = await mesh.run_group(2)
+    watch = RendezvousWatch(RendezvousLimits(120.0))
+    for _ in range(2):
+        before, _ = watch.judge(picture(group_id, False), 1_000_000)
+        await watch.record(mesh.mesh)
+    seen, kinds = await recorded(mesh, group_id)
+
+    heir = RendezvousWatch(RendezvousLimits(120.0))
+    for _ in range(2):
+        alerts, undecided = heir.judge(picture(group_id, False, watched_s=5.0), 1_000_000)
+        await heir.record(mesh.mesh)
+    (alert,) = alerts
+    assert (alert.key, alert.level, alert.advice) == (before[0].key, before[0].level, before[0].advice)
+    assert alert.text == f"{seen['text']}; now: cannot judge: watched for 5 s only" and undecided == {}
+    assert alert.since_ms == seen["at_ms"] and await recorded(mesh, group_id) == (seen, kinds)
+    # As soon as it can be judged again, that counts.
+    for _ in range(2):
+        alerts, _ = heir.judge(picture(group_id, True), 1_000_000)
+        await heir.record(mesh.mesh)
+    assert alerts == [] and (await recorded(mesh, group_id))[0]["state"] == "formed"
+
+
 async def test_a_group_that_has_ended_meanwhile_is_left_alone(mesh):
     group_id = await mesh.run_group(2)
     watch = RendezvousWatch(RendezvousLimits(120.0))
