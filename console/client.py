@@ -164,7 +164,7 @@ class MeshClient:
                 except aiohttp.ClientError as error:
                     patience.note(node, self._failed(error, node), sent=request_id is not None)
                 except TimeoutError:
-                    patience.note(node, _Failure("no answer in time", listening=True), sent=request_id is not None)
+                    patience.silent(node, sent=request_id is not None)
                 else:
                     if not isinstance(answer, _Failure):
                         return answer
@@ -340,6 +340,11 @@ class _Patience:
     def note(self, node: str, failure: _Failure, sent: bool = False) -> None:
         self._failures[node] = failure
         self._maybe_done |= sent and failure.listening
+
+    def silent(self, node: str, sent: bool) -> None:
+        """A last try that our own deadline cut short tells less of a node than what it did before."""
+        before = self._failures.get(node) if self.left_s <= 0 else None
+        self.note(node, _Failure(before.why if before else "no answer in time", listening=True), sent)
 
     async def pause(self) -> None:
         """Between two passes over all nodes. Raises NoNodeAnswers."""

@@ -5,12 +5,18 @@ import asyncio
 import pytest
 
 from agentd.core.deadline import judge
-from agentd.lease_file import LeaseWriter, boottime_ns, read_boot_id, read_lease
+from agentd.lease_file import LeaseWriter, read_boot_id, read_lease
 from agentd.lease_keeper import LeaseKeeper
 from schemas.errors import NoLeader
 from schemas.limits import Profile
+from tests.virtual_time import in_virtual_time, now_ns
 
 PROFILE = Profile("test", t_stop_ms=400, t_lease_ms=800, renew_ms=50)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    monkeypatch.setattr("agentd.lease_keeper.boottime_ns", now_ns)
 
 
 class Mesh:
@@ -57,9 +63,10 @@ class Host:
         await asyncio.gather(task, return_exceptions=True)
 
     def fenced(self):
-        return judge(read_lease(self.path), read_boot_id(), boottime_ns(), "stop", boottime_ns() - 10**9).kill
+        return judge(read_lease(self.path), read_boot_id(), now_ns(), "stop", now_ns() - 10**9).kill
 
 
+@in_virtual_time
 async def test_the_deadline_counts_from_the_asking(tmp_path):
     mesh = Mesh(grant, delay_s=0.1)
     host = Host(tmp_path, mesh)
@@ -70,12 +77,14 @@ async def test_the_deadline_counts_from_the_asking(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [dead, refuse("no_quorum"), refuse("lost")])
+@in_virtual_time
 async def test_one_good_connection_is_enough(tmp_path, bad):
     host = Host(tmp_path, Mesh(bad), Mesh(grant))
     await host.run_for(0.3)
     assert host.keeper.granted and not host.fenced()
 
 
+@in_virtual_time
 async def test_a_slow_answer_delays_no_renewal(tmp_path):
     slow = Mesh(grant, delay_s=5)
     host = Host(tmp_path, slow)
@@ -83,6 +92,7 @@ async def test_a_slow_answer_delays_no_renewal(tmp_path):
     assert len(slow.asked) >= 6
 
 
+@in_virtual_time
 async def test_without_grants_it_lapses_and_says_so(tmp_path):
     answers = {"now": grant}
     host = Host(tmp_path, Mesh(lambda renewal: answers["now"](renewal)))
@@ -95,6 +105,7 @@ async def test_without_grants_it_lapses_and_says_so(tmp_path):
     assert host.changes == [True, False] and host.fenced() and host.keeper.refusal == "no_quorum"
 
 
+@in_virtual_time
 async def test_a_restarted_agent_neither_shortens_nor_forgets(tmp_path):
     first = Host(tmp_path, Mesh(grant))
     await first.run_for(0.1)
@@ -106,6 +117,7 @@ async def test_a_restarted_agent_neither_shortens_nor_forgets(tmp_path):
     assert read_lease(second.path) == before
 
 
+@in_virtual_time
 async def test_a_grant_from_before_a_reboot_is_nothing(tmp_path):
     """CLOCK_BOOTTIME began again: an answer that names a later asking than now was meant for another life."""
     host = Host(tmp_path, Mesh(lambda renewal: grant({"sent_ns": renewal["sent_ns"] + 10**12})))

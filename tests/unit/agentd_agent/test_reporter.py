@@ -76,10 +76,11 @@ async def test_trouble_is_waited_out(reporter, monkeypatch):
     monkeypatch.setattr("agentd.reporter._RETRY_MIN_S", 0.01)
     mesh.fails = 3
     made.offer([report(1)], 5)
-    await asyncio.sleep(0.5)
+    await eventually(lambda: f"the first, not {mesh.sent}", lambda: mesh.sent)
     made.offer([report(1), report(3)], 5)
-    await asyncio.sleep(0.5)
-    assert [seq for batch in mesh.sent for seq in batch] == [1, 3]
+    await eventually(lambda: f"the third, not {mesh.sent}", lambda: len(mesh.sent) > 1)
+    await settle()
+    assert mesh.sent == [[1], [3]]
 
 
 async def test_each_try_says_when_it_was_sent_so_that_a_late_report_shows_its_age(reporter, monkeypatch):
