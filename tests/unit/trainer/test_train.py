@@ -74,7 +74,10 @@ class Job:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def kill(self, node: int) -> None:
-        for pid in [*self.workers(node), self.nodes[node].pid]:
+        """The parent stands still meanwhile: it would end and reap the second worker when it sees the first one dead."""
+        parent = self.nodes[node].pid
+        os.kill(parent, signal.SIGSTOP)
+        for pid in [*self.workers(node), parent]:
             os.kill(pid, signal.SIGKILL)
 
     def end(self) -> None:
