@@ -74,7 +74,7 @@ class Job:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def kill(self, node: int) -> None:
-        """The parent stands still meanwhile: it would end and reap the second worker when it sees the first one dead."""
+        """The parent stands still meanwhile: it ends by itself, with 137, when it sees a worker dead."""
         parent = self.nodes[node].pid
         os.kill(parent, signal.SIGSTOP)
         for pid in [*self.workers(node), parent]:
