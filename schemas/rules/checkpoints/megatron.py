@@ -59,13 +59,13 @@ def _order(name: str) -> StepName | None:
 
 
 def _find_nemo(names: Mapping[str, Kind], found: Found) -> None:
-    beside = directories({name: kind for name, kind in names.items() if kind != "file"}, _nemo_order, _judge_nemo)
+    beside = directories({name: kind for name, kind in names.items() if kind != "file"}, nemo_step, _judge_nemo)
     for item in beside.candidates:
         found.candidates.append(Candidate(item.name, item.order, _finished(item, names), lacks=item.lacks))
     found.rejected += [item for item in beside.rejected if item not in found.rejected]
 
 
-def _nemo_order(name: str) -> StepName | None:
+def nemo_step(name: str) -> StepName | None:
     match = _NEMO.match(name.removesuffix(".ckpt"))
     return StepName(int(match["number"]), int(match["number"])) if match else None
 

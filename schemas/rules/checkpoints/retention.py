@@ -11,7 +11,8 @@ from typing import Any
 
 from schemas.rules.checkpoints.manifest import DIRECTORY
 from schemas.rules.checkpoints.marked import loose_step
-from schemas.rules.checkpoints.names import lightning_step, shown
+from schemas.rules.checkpoints.megatron import nemo_step
+from schemas.rules.checkpoints.names import CONTAINERS, lightning_step, shown
 from schemas.rules.checkpoints.probe import Verdict, verdicts
 from schemas.rules.checkpoints.saved import saved_of
 from schemas.rules.checkpoints.trainer import STATE, read_state
@@ -59,7 +60,7 @@ def plan_retention(
     try:
         for item in verdicts(root, framework):
             number = item.candidate.order.count
-            why = _why_kept(root, item, spared)
+            why = _why_kept(root, framework, item, spared)
             if item.why is None and (number in newest or len(newest) < keep):
                 newest.add(number)
                 spared |= _named_best(root, item)
@@ -81,7 +82,7 @@ def plan_retention(
     return Plan(tuple(remove[:most]), tuple(kept), len(remove) > most)
 
 
-def _why_kept(root: Directory, item: Verdict, spared: set[str]) -> str | None:
+def _why_kept(root: Directory, framework: str, item: Verdict, spared: set[str]) -> str | None:
     name = item.candidate.name
     if item.why is not None:
         return f"is not complete: {item.why}"
@@ -91,10 +92,12 @@ def _why_kept(root: Directory, item: Verdict, spared: set[str]) -> str | None:
         return "is what the framework's own record names"
     if lightning_step(name) is not None:
         return "which one Lightning calls its best is in a pickle"
+    if framework == "megatron" and nemo_step(name) is not None:
+        return "which ones NeMo calls its best, by the numbers in their names, is its own to say"
     if not item.candidate.in_directory and loose_step(name) is None:
         return "it is neither one directory nor a file with .complete beside it"
     place, _, _ = item.path.rpartition("/")
-    if "/" in place:
+    if place and place not in CONTAINERS:
         return f"lies deeper than what is removed, in {place}"
     if place:
         with root.open(place) as below:

@@ -175,6 +175,32 @@ def test_what_lightning_saved_stays_in_files_and_in_directories(tmp_path):
         assert "calls its best" in dict(planned.kept)[f"epoch=0-step={oldest}.ckpt"]
 
 
+def test_what_nemo_saved_stays_and_directories_of_a_number_alone_go(tmp_path):
+    """NeMo removes what is not among its best, by the loss in their names; a number alone is any script's."""
+    tree = copied("megatron-torch_dist/complete", tmp_path)
+    for step in (10, 20):
+        (tree / f"iter_{step:07}").rename(tree / f"gpt--val_loss={step}.0-step={step}-consumed_samples={step * 8}.0")
+    (tree / "latest_checkpointed_iteration.txt").unlink()
+    planned = plan(tree, 1, framework="megatron")
+    assert planned.remove == () and "NeMo" in dict(planned.kept)["gpt--val_loss=10.0-step=10-consumed_samples=80.0"]
+    tree = copied("hf-trainer/complete", tmp_path / "numbers")
+    for step in (10, 20):
+        (tree / f"checkpoint-{step}").rename(tree / str(step))
+    planned = plan(tree, 1)
+    assert [path for path, _ in planned.remove] == ["10"]
+    carry_out(tree, planned)
+    assert sorted(path.name for path in tree.iterdir() if path.name.isdigit()) == ["20"]
+
+
+def test_what_lies_in_a_directory_for_an_epoch_stays(tmp_path):
+    """It is found there, beside files of Lightning; nothing is removed that deep."""
+    for step in (1, 2):
+        own(tmp_path / "epoch=0", step)
+    assert probed(tmp_path, "ddp").pick == "epoch=0/step-2"
+    planned = plan(tmp_path, 1)
+    assert planned.remove == () and "deeper" in dict(planned.kept)["epoch=0/step-1"]
+
+
 def test_what_bears_one_number_stays_or_goes_together(tmp_path):
     """A model and its optimizer in a file each: the newest checkpoint is both, and so is what was resumed from."""
     for step in (1, 2, 3):
