@@ -48,7 +48,7 @@ def _shows_cards(words: Sequence[str]) -> bool:
 
 
 def _serves(words: Sequence[str]) -> bool:
-    return not any(word in ("--help", "-h", "--version") for word in words)
+    return not any(word in ("--help", "-h", "--version", "--inspect") for word in words)
 
 
 _PROGRAMS: dict[str, Callable[[Sequence[str]], bool]] = {

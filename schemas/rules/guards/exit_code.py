@@ -46,7 +46,7 @@ def lost_exit_codes(walk: Walk, launches: set[int]) -> list[Loss]:
 def after_success(walk: Walk, launches: set[int]) -> Loss | None:
     """What keeps a training that succeeded from being a success: the command never ends, or always with a failure."""
     try:
-        codes = ends_with(walk, _shells(walk), dict.fromkeys(launches, GOOD))
+        codes = ends_with(walk, _shells(walk), dict.fromkeys(launches, GOOD), either=True)
     except NotFollowed:
         return None
     if codes == {NEVER}:

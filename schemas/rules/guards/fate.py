@@ -31,6 +31,7 @@ from schemas.rules.guards.wrappers import base_name, loses_code
 
 SUCCEEDS = frozenset("true : echo printf sleep date touch cat ls pwd tail sync wait cd mkdir tee".split())
 _NOT_FOLLOWED = ("break", "continue", "let")
+_NEGATED = {FAILED: GOOD, GOOD: FAILED}
 _WAYS_OUT = (["break"], ["exit"], ["return"], ["exec"], ["kill"])
 _KILLERS = ("kill", "pkill", "killall", "disown")
 _TESTS = ("[", "[[", "test", "((")
@@ -41,21 +42,28 @@ class NotFollowed(Exception):
     """Is raised where this cannot tell what a shell would do."""
 
 
-def ends_with(walk: Walk, shells: Iterable[Inner], trainings: Mapping[int, str], every_turn: bool = False) -> set[str]:
+def ends_with(
+    walk: Walk, shells: Iterable[Inner], trainings: Mapping[int, str], every_turn: bool = False, either: bool = False
+) -> set[str]:
     """The codes that are possible where a training ran. trainings: how each of these simple commands ends. every_turn:
-    of a loop, not only in the first ones. Raises NotFollowed."""
-    run = _Run(walk, trainings, every_turn=every_turn)
+    of a loop, not only in the first ones. either: a program nobody knows may fail too. Raises NotFollowed."""
+    run = _Run(walk, trainings, every_turn=every_turn, either=either)
     ends = [run.shell(shell.items, State(errexit=shell.errexit, pipefail=shell.pipefail)) for shell in shells]
     return {state.code for found in ends for state in found if state.ran}
 
 
 class _Run:
     def __init__(
-        self, walk: Walk, trainings: Mapping[int, str], at_exit: str | None = None, every_turn: bool = False
+        self,
+        walk: Walk,
+        trainings: Mapping[int, str],
+        at_exit: str | None = None,
+        every_turn: bool = False,
+        either: bool = False,
     ) -> None:
         """at_exit: the code that a bare `exit` ends with, inside a trap."""
         self._walk, self._trainings, self._at_exit, self._steps = walk, trainings, at_exit, 0
-        self._every_turn = every_turn
+        self._every_turn, self._either = every_turn, either
         self._functions: dict[str, List] = {}
 
     def shell(self, items: List, begun: State, tested: bool = False) -> set[State]:
@@ -124,7 +132,7 @@ class _Run:
         after = set()
         for found in states:
             if pipeline.negated and not found.ended:
-                found = replace(found, code=GOOD if found.code == FAILED else FAILED)
+                found = replace(found, code=_NEGATED.get(found.code, found.code))
             elif not tested and found.errexit and found.code == FAILED and not found.ended:
                 found = replace(found, ended="exit")
             after.add(found)
@@ -185,12 +193,14 @@ class _Run:
         return once | not_at_all if block.test else once
 
     def _is_endless(self, block: Block) -> bool:
-        """`while true` without a way out."""
+        """`while true`, `while sleep 9` without a way out."""
         tests = [node for item in block.test for _, pipeline in item.parts for node in pipeline.commands]
         if len(tests) != 1 or not isinstance(tests[0], Simple):
             return False
         always = (["false"],) if block.name == "until" else (["true"], [":"], ["[", "1", "]"])
-        return self._walk.fields.get(tests[0].number) in always and not self._leaves(block.bodies[0])
+        words = self._walk.fields.get(tests[0].number, [])
+        asked = words in always or (block.name == "while" and words[:1] == ["sleep"])
+        return asked and not self._leaves(block.bodies[0])
 
     def _leaves(self, items: List) -> bool:
         return any(
@@ -294,6 +304,8 @@ class _Run:
         if program == "wait":
             return {state.ending_as(self._waited(simple, fields, state))}
         code = FAILED if program == "false" else GOOD if program in SUCCEEDS else OTHER
+        if code == OTHER and self._either:
+            return {replace(state, code=GOOD), replace(state, code=FAILED)}
         return {replace(state, code=code)}
 
     def _exported(self, simple: Simple, state: State) -> State:
@@ -311,6 +323,8 @@ class _Run:
         code = code_in(simple.words[-1], state) if len(simple.words) == len(fields) else None
         if code is None and fields[1][:1] in ("%", "-"):
             code = state.get("!")
+            if code == NEVER:
+                code = None  # `wait -n`, `wait %1`: it need not be the last one
         if code is None:
             raise NotFollowed  # it may be that of a training
         return code
