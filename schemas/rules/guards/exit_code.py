@@ -27,9 +27,10 @@ def lost_exit_codes(walk: Walk, launches: set[int]) -> list[Loss]:
     found = list(dict.fromkeys(loss for shell in shells for loss in fate.of(shell)))
     failing = dict.fromkeys(launches, FAILED)
     try:
-        codes = ends_with(walk, shells, failing)
+        # Where it runs only if another program fails: `[ -f done ] || torchrun t.py`.
+        codes = ends_with(walk, shells, failing) or ends_with(walk, shells, failing, either=True)
         if codes == {FAILED} and _each_fails(walk, shells, launches, every_turn=False):
-            return []
+            return [replace(_OTHERWISE, refused=False)] if _may_be_lost(walk, shells, failing) else []
         # Tried again and again, it ends with a failure unless one of the turns was good: that may be meant.
         if ends_with(walk, shells, failing, every_turn=True) == {FAILED} and _each_fails(walk, shells, launches, True):
             return [loss for loss in found if not loss.refused] or [replace(_OTHERWISE, refused=False)]
@@ -82,6 +83,14 @@ def _each_fails(walk: Walk, shells: list[Inner], launches: set[int], every_turn:
     return len(launches) == 1 or all(
         ends_with(walk, shells, {each: FAILED}, every_turn) <= {FAILED} for each in sorted(launches)
     )
+
+
+def _may_be_lost(walk: Walk, shells: list[Inner], failing: dict[int, str]) -> bool:
+    """Where a program that nobody knows decides: `torchrun t.py; if grep -q Error log; then exit 1; fi`."""
+    try:
+        return GOOD in ends_with(walk, shells, failing, either=True)
+    except NotFollowed:
+        return False
 
 
 class _Fate:
