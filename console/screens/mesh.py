@@ -4,7 +4,7 @@ import time
 
 from textual.app import ComposeResult
 
-from console.core.line import Line
+from console.core.line import Line, shortened
 from console.core.mesh_lines import mesh_facts, mesh_summary, voter_head, voter_ids, voter_line
 from console.screens.list_view import ListScreen
 from console.widgets.line_view import FixedLines, LineView
@@ -42,8 +42,9 @@ class MeshScreen(ListScreen):
     def _facts(self, cells: int) -> list[Line]:
         if not self.is_attached or not self.session.consensus:
             return []
-        read_at = self.session.status_at
-        return mesh_facts(self.session.consensus, time.monotonic() - read_at if read_at is not None else None, cells)
+        read_at, height = self.session.status_at, self.query_one("#facts", LineView).size.height
+        age_s = time.monotonic() - read_at if read_at is not None else None
+        return shortened(mesh_facts(self.session.consensus, age_s, cells), height, cells)
 
     def paint(self) -> None:
         self.main.styles.height = self.count() + 1

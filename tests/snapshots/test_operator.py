@@ -184,6 +184,18 @@ async def test_nothing_in_a_bar_is_cut_without_a_sign(size):
                         assert shown == full or plain(shown).endswith("…")
 
 
+@pytest.mark.parametrize("size", [(40, 8), (60, 12), (60, 20), (80, 24)])
+async def test_every_view_has_its_first_and_its_last_line_on_every_terminal(size):
+    async with driven(example_mesh(), size) as console:
+        await console.until("rm-sweep")
+        for keys in (("1",), ("2",), ("3",), ("4",), ("5",), ("1", "d"), ("t",), ("m",), ("l",)):
+            await console.press(*keys)
+            await console.settled()
+            lines = console.text().split("\n")
+            assert "quorum" in lines[0] and "? help" in lines[-1]
+            assert console.view().size.height >= 1 and console.screen.max_scroll_y == 0
+
+
 async def test_the_footer_shows_what_a_key_would_do_now():
     mesh = example_mesh()
     changed(mesh, LLAMA, status="paused", nodes=[])
