@@ -98,7 +98,7 @@ class Node:
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return _problem(401, "unauthorised", "the mesh token is missing or wrong")
         if self.fault == "hang":
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
         if self.fault == "503":
             return _problem(503, "no_leader", "no leader is known")
         response: web.StreamResponse = await handler(request)

@@ -103,12 +103,11 @@ class TestClock:
 
 class TestNobody:
     async def test_nobody_listening_is_said_soon_with_every_address(self):
+        """Long before the deadline, which is beyond that of this test."""
         addresses = (closed_address(), closed_address())
-        began = time.monotonic()
-        async with MeshClient(Target(addresses, TOKEN)) as client:
+        async with MeshClient(Target(addresses, TOKEN), deadline_s=3600.0) as client:
             with pytest.raises(NoNodeAnswers) as given_up:
                 await client.read("/api/v1/task-groups")
-        assert time.monotonic() - began < 5
         assert given_up.value.tried == dict.fromkeys(addresses, "connection refused")
         assert not given_up.value.maybe_done
 
@@ -120,12 +119,10 @@ class TestNobody:
 
     async def test_a_frozen_mesh_is_given_up_at_the_deadline(self):
         async with nodes(1) as (only,):
-            only.fault = "hang"
-            began = time.monotonic()
+            only.fault = "hang"  # for longer than this test may take
             async with MeshClient(target(only), deadline_s=1.0) as client:
                 with pytest.raises(NoNodeAnswers, match="no node answers"):
                     await client.read("/api/v1/task-groups")
-            assert time.monotonic() - began < 5
 
     async def test_a_last_try_that_the_deadline_cut_short_hides_nothing(self):
         async with nodes(1) as (only,):
