@@ -99,10 +99,14 @@ class VoterClient:
         self._renewals = _Link(self._dialer, self._hello, lambda kind, value: None, lambda: None)
         self._leader: Leader | None = None
         self._changed = asyncio.Event()
-        self._followed = False
+        self._followed = self._closed = False
 
     @property
     def leader(self) -> Leader | None:
+        """As `leader_change`: who asks for it now and then, and nothing else, is told of the next one too."""
+        self._followed = not self._closed
+        if self._leader is None and self._followed:
+            self._main.dial()
         return self._leader
 
     @property
@@ -275,7 +279,7 @@ class VoterClient:
         return answer
 
     async def close(self) -> None:
-        self._followed = False
+        self._followed, self._closed = False, True
         await self._main.close()
         await self._renewals.close()
         await self._dialer.close()
