@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from mesh.security.wire import Wire
@@ -21,6 +22,7 @@ from schemas.errors import HeteroFlowError, NoLeader, OutcomeUnknown
 ATTEMPT_S = 4.0
 """How long one voter may think about a request that may safely be asked of another: beyond two elections it hangs."""
 PREFER_EVERY_S = 5.0
+HELLO_S = 2.0
 
 _logger = logging.getLogger("heteroflow.client")
 _NOT_DONE = frozenset({"no_leader", "overloaded", "disk_full"})
@@ -347,12 +349,14 @@ class _Link:
             await asyncio.sleep(backoff.pause_s())
 
     async def _try(self, endpoints: list[str], at: int) -> SessionClient | None:
-        session = SessionClient(self._pushed, self._lost)
+        """The session there is stays until the new one is greeted: a voter that hangs can still be dialled."""
+        early: list[tuple[str, Any]] = []
+        session = SessionClient(partial(self._pushed, early), self._lost)
         try:
             session.carrier = await self._dialer.dial(endpoints[at], session.on_frame, session.carrier_lost)
-            before, self.session, self._at = self.session, session, at
-            self._opened_at = asyncio.get_running_loop().time()
-            session.hello = await session.call("hello", dict(self._hello), 2.0)
+            hello = await session.call("hello", dict(self._hello), HELLO_S)
+            if session.lost:
+                return None
         except (*DIAL_ERRORS, HeteroFlowError) as error:
             _logger.debug("voter at %s does not answer (%s: %s)", endpoints[at], type(error).__name__, error)
             session.close()
@@ -360,8 +364,13 @@ class _Link:
         except BaseException:
             session.close()
             raise
+        session.hello = hello
+        before, self.session, self._at = self.session, session, at
+        self._opened_at = asyncio.get_running_loop().time()
         if before is not None:
             before.retire()
+        for kind, value in early:
+            self._on_push(kind, value)
         return session
 
     def _maybe_return(self) -> None:
@@ -376,9 +385,12 @@ class _Link:
         finally:
             self._returning = None
 
-    def _pushed(self, session: SessionClient, kind: str, value: Any) -> None:
+    def _pushed(self, early: list[tuple[str, Any]], session: SessionClient, kind: str, value: Any) -> None:
+        """early: pushes that came with the answer to the hello, before this session was the one."""
         if session is self.session:
             self._on_push(kind, value)
+        elif not session.hello:
+            early.append((kind, value))
 
     def _lost(self, session: SessionClient) -> None:
         if session is self.session:

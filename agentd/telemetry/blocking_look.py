@@ -34,4 +34,8 @@ class BlockingLook:
             finally:
                 self._free.set()
 
-        return await within(deadline_s, run, "look")
+        try:
+            return await within(deadline_s, run, "look")
+        except RuntimeError:  # no thread could be started; one of the look's own has set it before
+            self._free.set()
+            raise
