@@ -56,7 +56,7 @@ def after_success(walk: Walk, launches: set[int]) -> Loss | None:
         return Loss(
             True,
             f"does not end when the training has: {what} goes on for ever, and the cards stay taken",
-            "Remove it, end it by `kill`, or wait for the training alone: `wait $!`.",
+            "Remove it, or end it by `kill` behind the training; a bare `wait` waits for it too.",
         )
     if codes == {FAILED}:
         how = "ends with a failure even where the training has succeeded"
