@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from console.checkpoint_tree import probe_path
 from console.cli.group_ref import group_id_of
-from console.cli.options import add_json_option
+from console.cli.options import add_json_option, whole
 from console.cli.terminal import Terminal
 from console.cli.verb import Verb
 from console.core.format import UNKNOWN, age, byte_text, moment_ms, number
@@ -27,7 +27,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="DIR|GROUP", help="a checkpoint directory of this host; a group of the mesh")
     parser.add_argument("--framework", choices=FRAMEWORKS, help="probe: whose rules hold, as in the document")
     parser.add_argument(
-        "--world", type=int, metavar="N", help="probe: how many processes wrote, where the framework does not record it"
+        "--world",
+        type=whole(1, 1_000_000),
+        metavar="N",
+        help="probe: how many processes wrote, where the framework does not record it",
     )
     add_json_option(parser)
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 
 import pytest
 
@@ -73,7 +74,20 @@ def test_a_wrong_document_says_what_lint_says(render):
     assert code == 1 and [finding["path"] for finding in json.loads(out)["errors"]] == ["training.n_nodes"]
 
 
-@pytest.mark.parametrize("rank", ["2", "-1"])
-def test_a_rank_that_there_is_not(render, rank):
+def test_what_is_printed_for_people_is_what_a_shell_would_run(render):
+    document = good(training__hyper_params={"note": "two\nlines"})
+    document["task"]["command"] = command = "set -e\ncd '/a b'\n\ttorchrun t.py\n"
+    out = render(document)[1]
+    argv, rest = out.split("argv   ", 1)[1].split("\ncwd    ", 1)
+    assert shlex.split(argv) == ["/bin/sh", "-c", command]
+    env = shlex.split(rest.split("env\n", 1)[1].split("\nmounts", 1)[0], comments=False)
+    assert "HETEROFLOW_HP_NOTE=two\nlines" in env
+
+
+@pytest.mark.parametrize(
+    ("rank", "said"),
+    [("2", "ranks 0 to 1"), ("-1", "--rank: must be a whole number"), ("x", "--rank: must be a whole")],
+)
+def test_a_rank_that_there_is_not(render, capsys, rank, said):
     code, _, err = render(good(), "--rank", rank)
-    assert code == 2 and "ranks 0 to 1" in err
+    assert code == 2 and said in err + capsys.readouterr().err
