@@ -15,6 +15,7 @@ from agentd.runtime.memory import Behaviour
 from mesh.memory import MemoryMesh
 from schemas.commands import command
 from tests.integration.memory_hosts import PORT, MemoryHost, State
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -64,7 +65,8 @@ async def test_a_gang_from_bind_to_free_cards(world):
         assert [task["exit_code"] for task in tasks] == [0, 0]
         assert not a.runtime.host and not b.runtime.host, "the runtime lets go of what the mesh has passed by"
         assert (await mesh.query([{"scan": ["hold", ""]}]))["results"] == [[]]
-        assert not a.feed.tasks and not a.feed.groups
+        # The feed follows the state, a moment behind.
+        await eventually("the feed to be empty", lambda: not a.feed.tasks and not a.feed.groups)
 
 
 async def test_a_link_to_a_name_that_is_no_text_is_told_and_keeps_back_no_other_report(world):
